@@ -1,0 +1,140 @@
+// The only file that knows Python. Arguments are checked here for shape and in the engine for meaning.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "headway/engine.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace headway;
+
+namespace {
+
+using Bytes = nb::ndarray<const std::uint8_t, nb::c_contig, nb::device::cpu>;
+using Ints = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ids = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+class Core {
+ public:
+  Core(Config config, Limits limits) : engine(std::move(config), limits) {}
+
+  void load(const std::string& role, int layer, const std::string& type, std::int64_t rows, std::int64_t columns, Bytes data) {
+    const Tensor t{type_of(type), rows, columns, data.data()};
+    if (rows < 1 || columns < 1 || data.size() != row_bytes(t.type, columns) * (std::size_t)rows)
+      throw std::invalid_argument(role + ": the data does not have the size of its type and shape");
+    nb::gil_scoped_release release;
+    engine.load(role, layer, t);
+  }
+
+  void finish() {
+    nb::gil_scoped_release release;
+    engine.finish();
+  }
+
+  void open(int slot, const Sampling& sampling, Ids known, std::size_t prompt) {
+    engine.open(slot, sampling, known.data(), known.size(), prompt);
+  }
+
+  // `header` holds slot, start, count, sample for each work; tokens and tables lie one after the other.
+  const std::vector<Sampled>& step(Ints header, Ids tokens, Ids tables) {
+    const std::size_t n = header.size() / 4;
+    work.resize(n);
+    std::size_t token = 0, table = 0;
+    for (std::size_t i = 0; i < n; i++) {
+      const std::int32_t* h = header.data() + 4 * i;
+      if (h[1] < 0 || h[2] < 1 || h[1] > engine.config().context - h[2]) throw std::invalid_argument("work lies outside the context");
+      const std::size_t entries = (std::size_t)(h[1] + h[2] + kBlock - 1) / kBlock;
+      work[i] = {h[0], h[1], h[2], tokens.data() + token, tables.data() + table, h[3] != 0};
+      token += (std::size_t)h[2], table += entries;
+      if (token > tokens.size() || table > tables.size()) throw std::invalid_argument("too few tokens or table entries");
+    }
+    nb::gil_scoped_release release;
+    engine.step(work.data(), (int)n, results);
+    return results;
+  }
+
+  Engine engine;
+  std::vector<Work> work;
+  std::vector<Sampled> results;
+};
+
+}  // namespace
+
+NB_MODULE(_ext, m) {
+  m.attr("BLOCK") = kBlock;
+  m.attr("LOGIT_ROWS") = kLogitRows;
+  m.def("best_isa", &best_isa);
+  m.def(
+      "probe",
+      [](int threads) {
+        Probe p;
+        {
+          nb::gil_scoped_release release;
+          p = probe(threads);
+        }
+        return std::make_pair(p.read_bytes_per_s, p.int8_macs_per_s);
+      },
+      "threads"_a, "(bytes read per second, int8 multiply-adds per second) of this machine");
+
+  nb::class_<Config>(m, "Config")
+      .def(nb::init<>())
+      .def_rw("layers", &Config::layers)
+      .def_rw("hidden", &Config::hidden)
+      .def_rw("heads", &Config::heads)
+      .def_rw("kv_heads", &Config::kv_heads)
+      .def_rw("head_dim", &Config::head_dim)
+      .def_rw("ffn", &Config::ffn)
+      .def_rw("vocab", &Config::vocab)
+      .def_rw("context", &Config::context)
+      .def_rw("norm_eps", &Config::norm_eps)
+      .def_rw("rope_scale", &Config::rope_scale)
+      .def_rw("inv_freq", &Config::inv_freq)
+      .def_rw("windows", &Config::windows)
+      .def_rw("tied", &Config::tied);
+  nb::class_<Limits>(m, "Limits")
+      .def(nb::init<>())
+      .def_rw("threads", &Limits::threads)
+      .def_rw("blocks", &Limits::blocks)
+      .def_rw("slots", &Limits::slots)
+      .def_rw("max_tokens", &Limits::max_tokens);
+  nb::class_<Sampling>(m, "Sampling")
+      .def(nb::init<>())
+      .def_rw("temperature", &Sampling::temperature)
+      .def_rw("top_p", &Sampling::top_p)
+      .def_rw("top_k", &Sampling::top_k)
+      .def_rw("min_p", &Sampling::min_p)
+      .def_rw("repetition_penalty", &Sampling::repetition_penalty)
+      .def_rw("presence_penalty", &Sampling::presence_penalty)
+      .def_rw("frequency_penalty", &Sampling::frequency_penalty)
+      .def_rw("min_tokens", &Sampling::min_tokens)
+      .def_rw("logprobs", &Sampling::logprobs)
+      .def_rw("choice", &Sampling::choice)
+      .def_rw("seed", &Sampling::seed)
+      .def_rw("logit_bias", &Sampling::logit_bias)
+      .def_rw("end_ids", &Sampling::end_ids);
+  nb::class_<Sampled>(m, "Sampled")
+      .def_ro("token", &Sampled::token)
+      .def_ro("finite", &Sampled::finite)
+      .def_ro("logprob", &Sampled::logprob)
+      .def_ro("top", &Sampled::top);
+  nb::class_<Core>(m, "Core")
+      .def(nb::init<Config, Limits>(), "config"_a, "limits"_a)
+      .def("load", &Core::load, "role"_a, "layer"_a, "type"_a, "rows"_a, "columns"_a, "data"_a)
+      .def("finish", &Core::finish)
+      .def("open", &Core::open, "slot"_a, "sampling"_a, "known"_a, "prompt"_a)
+      .def("step", &Core::step, "header"_a, "tokens"_a, "tables"_a)
+      .def(
+          "logits",
+          [](const Core& c, int sample) {
+            if (sample < 0 || sample >= kLogitRows) throw std::invalid_argument("no such sample");
+            const float* from = c.engine.logits(sample);
+            return std::vector<float>(from, from + c.engine.config().vocab);
+          },
+          "sample"_a, "raw logits of a sample of the last step")
+      .def_prop_ro("isa", [](const Core& c) { return std::string(c.engine.isa()); })
+      .def_prop_ro("weight_bytes", [](const Core& c) { return c.engine.weight_bytes(); })
+      .def_prop_ro("kv_bytes", [](const Core& c) { return c.engine.kv_bytes(); });
+}

@@ -1,0 +1,114 @@
+// The whole boundary of the native core: load weights, open slots, run steps. Nothing here knows Python.
+//
+// Rule (decision 2): each output row is computed in a fixed order that does not depend on which other rows share the
+// step, how a prompt was cut into chunks, what came from the prefix cache, or how many threads run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace headway {
+
+// Tokens in one KV block. Equal to the width of the attention kernel: a block's 16 keys are scored in 16 lanes.
+inline constexpr int kBlock = 16;
+
+// Tensor types as they lie in files, named as in ggml.
+enum class Type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K };
+
+Type type_of(const std::string& name);                   // throws std::invalid_argument
+std::size_t row_bytes(Type type, std::int64_t columns);  // throws if the type's block does not divide the row
+
+struct Config {
+  int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, context = 0;
+  float norm_eps = 1e-5f;
+  float rope_scale = 1.0f;      // multiplies cos and sin
+  std::vector<float> inv_freq;  // [head_dim / 2]
+  std::vector<int> windows;     // per layer: keys a query sees, itself included; 0: all
+  bool tied = false;            // the head is the embedding
+};
+
+struct Limits {
+  int threads = 1;
+  int blocks = 0;      // KV blocks in the pool
+  int slots = 0;       // sequences with runner state
+  int max_tokens = 0;  // tokens computed in one step
+};
+
+// A tensor to load: `rows` rows of `row_bytes(type, columns)` bytes each, contiguous. Copied or repacked, never kept.
+struct Tensor {
+  Type type;
+  std::int64_t rows, columns;
+  const std::uint8_t* data;
+};
+
+struct Sampling {
+  float temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+  int top_k = 0, min_tokens = 0, logprobs = -1, choice = 0;  // logprobs: -1 none, k: the chosen and the k best
+  std::uint64_t seed = 0;
+  std::vector<std::pair<int, float>> logit_bias;
+  std::vector<int> end_ids;  // masked until min_tokens
+};
+
+// One sequence's part of a step; see core/runner.py `Work`.
+struct Work {
+  int slot, start, count;
+  const std::uint32_t* tokens;  // [count]
+  const std::uint32_t* table;   // [ceil((start + count) / kBlock)]
+  bool sample;
+};
+
+struct Sampled {
+  int token = -1;
+  bool finite = true;  // false: the logits held a NaN or infinity, token is meaningless
+  float logprob = 0;
+  std::vector<std::pair<int, float>> top;
+};
+
+// One loaded model with its KV pool. All methods from one thread at a time; `step` uses `limits.threads` threads.
+class Engine {
+ public:
+  Engine(Config config, Limits limits);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Places a tensor; `role` and `layer` as in model/spec.py. Throws std::invalid_argument on a wrong role or shape.
+  void load(const std::string& role, int layer, const Tensor& tensor);
+  // Checks that nothing is missing and allocates all that a step needs: steady-state steps allocate nothing.
+  void finish();
+
+  // Gives `slot` to a sequence whose tokens so far are `known`, the first `prompt` of them its prompt.
+  void open(int slot, const Sampling& sampling, const std::uint32_t* known, std::size_t count, std::size_t prompt);
+  // Computes one step; `out[i]` is written where `work[i].sample`. Throws std::invalid_argument on impossible work.
+  void step(const Work* work, int count, std::vector<Sampled>& out);
+  // The logits of the last step's sampled rows, [samples][vocab], as the model gave them: for tests and quality runs.
+  // Valid for at most `kLogitRows` samples.
+  const float* logits(int sample) const;
+
+  const Config& config() const;
+  const char* isa() const;
+  std::size_t weight_bytes() const;  // as packed in memory
+  std::size_t kv_bytes() const;      // the pool's size
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Most sequences whose logits are held at once; more samples in a step are done in turns.
+inline constexpr int kLogitRows = 64;
+
+// This machine's limits, measured with `threads` threads by code that shares nothing with the kernels above.
+struct Probe {
+  double read_bytes_per_s;  // a 512 MiB buffer, vector loads, best of five
+  double int8_macs_per_s;   // independent accumulators, best of five
+};
+Probe probe(int threads);
+
+const char* best_isa();  // what HEADWAY_ISA asks for, or the best this processor has; throws on an impossible wish
+
+}  // namespace headway

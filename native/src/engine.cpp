@@ -1,0 +1,107 @@
+#include <stdexcept>
+
+#include "headway/engine.h"
+#include "model.h"
+#include "sample.h"
+
+namespace headway {
+
+struct Engine::Impl {
+  Config config;
+  Limits limits;
+  const Kernels& kernels;
+  Model model;
+  std::vector<Slot> slots;
+  std::vector<SampleScratch> scratch;
+  std::vector<int> sampled;  // indices into the step's work
+  std::vector<int> rows;     // and the hidden row of each
+  bool finished = false;
+
+  Impl(Config c, Limits l) : config(std::move(c)), limits(l), kernels(best_kernels()), model(config, limits, kernels) {}
+
+  void check(const Work& w) const {
+    const auto fail = [](const char* what) { throw std::invalid_argument(what); };
+    if (w.slot < 0 || w.slot >= limits.slots || !slots[(std::size_t)w.slot].open) fail("work names a slot that is not open");
+    if (w.count < 1 || w.start < 0 || w.start > config.context - w.count) fail("work lies outside the context");
+    for (int i = 0; i < w.count; i++)
+      if (w.tokens[i] >= (std::uint32_t)config.vocab) fail("token id out of vocabulary");
+    for (int i = 0; i <= (w.start + w.count - 1) / kBlock; i++)
+      if (w.table[i] >= (std::uint32_t)limits.blocks) fail("block index outside the pool");
+  }
+};
+
+Engine::Engine(Config config, Limits limits) {
+  if (config.layers < 1 || config.hidden < 1 || config.ffn < 1 || config.vocab < 1 || config.context < 1 || config.head_dim < 2 ||
+      config.head_dim > 1024 || config.head_dim % 2 || config.kv_heads < 1 || config.heads % config.kv_heads)
+    throw std::invalid_argument("impossible model dimensions");
+  if ((int)config.inv_freq.size() != config.head_dim / 2 || (int)config.windows.size() != config.layers)
+    throw std::invalid_argument("inv_freq needs head_dim / 2 values and windows one per layer");
+  if (limits.threads < 1 || limits.blocks < 1 || limits.slots < 1 || limits.max_tokens < 1)
+    throw std::invalid_argument("limits must be positive");
+  impl_ = std::make_unique<Impl>(std::move(config), limits);
+}
+
+Engine::~Engine() = default;
+
+void Engine::load(const std::string& role, int layer, const Tensor& tensor) {
+  impl_->model.weights.load(impl_->config, role, layer, tensor);
+}
+
+void Engine::finish() {
+  Impl& m = *impl_;
+  m.model.allocate();
+  m.slots.resize((std::size_t)m.limits.slots);
+  for (int i = 0; i < m.model.threads.count(); i++) m.scratch.emplace_back(m.config.vocab);
+  m.sampled.reserve((std::size_t)m.limits.max_tokens);
+  m.rows.reserve((std::size_t)m.limits.max_tokens);
+  m.finished = true;
+}
+
+void Engine::open(int slot, const Sampling& sampling, const std::uint32_t* known, std::size_t count, std::size_t prompt) {
+  Impl& m = *impl_;
+  if (slot < 0 || slot >= m.limits.slots || !m.finished) throw std::invalid_argument("no such slot");
+  for (std::size_t i = 0; i < count; i++)
+    if (known[i] >= (std::uint32_t)m.config.vocab) throw std::invalid_argument("token id out of vocabulary");
+  for (const auto& [id, bias] : sampling.logit_bias)
+    if (id < 0 || id >= m.config.vocab) throw std::invalid_argument("logit_bias names a token out of vocabulary");
+  for (int id : sampling.end_ids)
+    if (id < 0 || id >= m.config.vocab) throw std::invalid_argument("end id out of vocabulary");
+  m.slots[(std::size_t)slot].reset(sampling, known, count, prompt, m.config.vocab, m.config.context);
+}
+
+void Engine::step(const Work* work, int count, std::vector<Sampled>& out) {
+  Impl& m = *impl_;
+  if (!m.finished) throw std::invalid_argument("finish() comes before step()");
+  int tokens = 0;
+  m.sampled.clear(), m.rows.clear();
+  for (int i = 0; i < count; i++) {
+    m.check(work[i]);
+    tokens += work[i].count;
+    if (tokens > m.limits.max_tokens) throw std::invalid_argument("more tokens than a step may compute");
+    if (work[i].sample) m.sampled.push_back(i), m.rows.push_back(tokens - 1);
+  }
+  out.resize((std::size_t)count);
+  m.model.threads.begin();
+  m.model.forward(work, count);
+  for (std::size_t at = 0; at < m.sampled.size(); at += kLogitRows) {
+    const int n = (int)std::min<std::size_t>(kLogitRows, m.sampled.size() - at);
+    m.model.head(m.rows.data() + at, n);
+    m.model.threads.run(n, 1, [&](int i, int thread) {
+      const int index = m.sampled[at + (std::size_t)i];
+      const Work& w = work[index];
+      sample(m.kernels, m.model.logits() + (std::size_t)i * m.model.logit_stride(), m.config.vocab, m.slots[(std::size_t)w.slot],
+             w.start + w.count, m.scratch[(std::size_t)thread], out[(std::size_t)index]);
+    });
+  }
+  m.model.threads.end();
+}
+
+const float* Engine::logits(int sample) const {
+  return impl_->model.logits() + (std::size_t)sample * impl_->model.logit_stride();
+}
+const Config& Engine::config() const { return impl_->config; }
+const char* Engine::isa() const { return impl_->kernels.name; }
+std::size_t Engine::weight_bytes() const { return impl_->model.weights.bytes(); }
+std::size_t Engine::kv_bytes() const { return impl_->model.cache.memory.bytes(); }
+
+}  // namespace headway

@@ -1,0 +1,65 @@
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "kernels.h"
+#include "headway/engine.h"
+
+namespace headway {
+namespace {
+
+struct Choice {
+  const Kernels* kernels;
+  bool runs;
+};
+
+// Best last.
+const Choice* choices(int* count) {
+#if defined(HEADWAY_X86)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool vnni = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                    __builtin_cpu_supports("avx512vnni");
+  const bool bf16 = vnni && __builtin_cpu_supports("avx512bf16");
+  static const Choice all[] = {{&portable::kernels, true},
+                               {&avx2::kernels, avx2},
+                               {&avx512vnni::kernels, vnni},
+                               {&avx512bf16::kernels, bf16}};
+  *count = 4;
+#else
+  static const Choice all[] = {{&portable::kernels, true}};
+  *count = 1;
+#endif
+  return all;
+}
+
+}  // namespace
+
+const Kernels* kernels_named(const char* name) {
+  int n;
+  const Choice* all = choices(&n);
+  for (int i = 0; i < n; i++)
+    if (!std::strcmp(all[i].kernels->name, name)) return all[i].runs ? all[i].kernels : nullptr;
+  return nullptr;
+}
+
+const Kernels& best_kernels() {
+  int n;
+  const Choice* all = choices(&n);
+  if (const char* wish = std::getenv("HEADWAY_ISA"); wish && *wish) {
+    if (const Kernels* k = kernels_named(wish)) return *k;
+    std::string known;
+    for (int i = 0; i < n; i++)
+      if (all[i].runs) known += std::string(known.empty() ? "" : ", ") + all[i].kernels->name;
+    throw std::invalid_argument("HEADWAY_ISA=" + std::string(wish) + ": this processor runs " + known);
+  }
+  const Kernels* best = nullptr;
+  for (int i = 0; i < n; i++)
+    if (all[i].runs) best = all[i].kernels;
+  return *best;
+}
+
+const char* best_isa() { return best_kernels().name; }
+
+}  // namespace headway

@@ -1,0 +1,406 @@
+// Every kernel once; compiled once per instruction set with HEADWAY_NS naming the set.
+// Each output's sum has one accumulator that walks the inputs in order, so its bits depend on its row alone.
+#include "kernels.h"
+
+#include <limits>
+
+#include "simd.h"
+
+namespace headway::HEADWAY_NS {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kRows = 8;  // rows that share one unpacked group: accumulators, codes and scales fill 32 registers
+constexpr int kHeads = 8;
+#else
+constexpr int kRows = 4;
+constexpr int kHeads = 4;
+#endif
+
+template <Format F>
+inline void unpack(const std::uint8_t* code, u8 (&w)[8]) {
+  if constexpr (F == Format::Q4) {
+    for (int j = 0; j < 4; j++) {
+      const u8 both = load_u8(code + 64 * j);
+      w[j] = low(both), w[j + 4] = high(both);
+    }
+  } else {
+    for (int j = 0; j < 8; j++) w[j] = load_u8(code + 64 * j);
+  }
+}
+
+template <Format F>
+inline i32 dot(i32 acc, const u8& w, const std::int8_t* x) {
+  if constexpr (F == Format::Q4) return dot4_nibble(acc, w, x);
+  return dot4(acc, w, x);
+}
+
+template <Format F, int R>
+inline void quantised_rows(const Packed& w, const std::uint8_t* tile, const Activations& x, int row, f32 (&acc)[R]) {
+  constexpr FormatInfo fi = info(F);
+  const int groups = w.groups;
+  const std::uint8_t* scales = tile + (std::size_t)groups * fi.code_bytes;
+  const std::size_t ld = (std::size_t)groups * kGroup;
+  const std::int8_t* codes = x.codes + row * ld;
+  const float* sx = x.scale + (std::size_t)row * groups;
+  const float* sum = x.sum + (std::size_t)row * groups;
+  const std::int32_t* offset = x.offset + (std::size_t)row * groups * 2;
+  for (int g = 0; g < groups; g++) {
+    u8 v[8];
+    unpack<F>(tile + (std::size_t)g * fi.code_bytes, v);
+    const auto* s = (const std::uint16_t*)(scales + (std::size_t)g * fi.scale_bytes);
+    const f32 d = load_f16(s);
+    for (int r = 0; r < R; r++) {
+      const std::int8_t* c = codes + r * ld + g * kGroup;
+      const float scale = sx[r * groups + g];
+      if constexpr (F == Format::Q8S) {
+        i32 a = iset(offset[2 * (r * groups + g)]), b = iset(offset[2 * (r * groups + g) + 1]);
+        for (int j = 0; j < 4; j++) a = dot<F>(a, v[j], c + 4 * j), b = dot<F>(b, v[j + 4], c + 4 * j + 16);
+        acc[r] = fma(mul(d, set(scale)), to_float(a), acc[r]);
+        acc[r] = fma(mul(load_f16(s + 16), set(scale)), to_float(b), acc[r]);
+      } else {
+        i32 a = F == Format::Q8 ? iset(offset[2 * (r * groups + g)] + offset[2 * (r * groups + g) + 1]) : izero();
+        for (int j = 0; j < 8; j++) a = dot<F>(a, v[j], c + 4 * j);
+        acc[r] = fma(mul(d, set(scale)), to_float(a), acc[r]);
+        if constexpr (F != Format::Q8) acc[r] = fma(load_f16(s + 16), set(sum[r * groups + g]), acc[r]);
+      }
+    }
+  }
+}
+
+template <Format F, int R>
+inline void float_rows(const Packed& w, const std::uint8_t* tile, const Activations& x, int row, f32 (&acc)[R]) {
+  const int k = w.groups * kGroup;
+  if constexpr (F == Format::BF16) {
+    const auto* data = (const std::uint16_t*)tile;
+    const std::uint16_t* in = x.bf16 + (std::size_t)row * k;
+    for (int i = 0; i < k; i += 2)
+      for (int r = 0; r < R; r++) acc[r] = dot2_bf16(acc[r], data + (std::size_t)i * kLanes, in + (std::size_t)r * k + i);
+  } else {
+    const float* in = x.f32 + (std::size_t)row * k;
+    for (int i = 0; i < k; i++) {
+      f32 v;
+      if constexpr (F == Format::F32) v = load((const float*)tile + (std::size_t)i * kLanes);
+      else v = load_f16((const std::uint16_t*)tile + (std::size_t)i * kLanes);
+      for (int r = 0; r < R; r++) acc[r] = fma(v, set(in[(std::size_t)r * k + i]), acc[r]);
+    }
+  }
+}
+
+template <Format F, int R>
+void block(const Packed& w, int tile, const Activations& x, int row, float* out, std::size_t stride, bool sum) {
+  f32 acc[R];
+  for (int r = 0; r < R; r++) acc[r] = set(0);
+  const std::uint8_t* data = w.data + (std::size_t)tile * w.tile_bytes;
+  if constexpr (F == Format::F32 || F == Format::F16 || F == Format::BF16) float_rows<F, R>(w, data, x, row, acc);
+  else quantised_rows<F, R>(w, data, x, row, acc);
+  for (int r = 0; r < R; r++) {
+    float* o = out + (std::size_t)(row + r) * stride + (std::size_t)tile * kLanes;
+    if (w.bias) acc[r] = add(acc[r], load(w.bias + (std::size_t)tile * kLanes));
+    store(o, sum ? add(load(o), acc[r]) : acc[r]);
+  }
+}
+
+template <Format F>
+void rows_of(const Packed& w, int tile, const Activations& x, int row, int rows, float* out, std::size_t ld, bool sum) {
+  for (; rows >= kRows; rows -= kRows, row += kRows) block<F, kRows>(w, tile, x, row, out, ld, sum);
+  switch (rows) {
+    case 1: block<F, 1>(w, tile, x, row, out, ld, sum); break;
+    case 2: block<F, 2>(w, tile, x, row, out, ld, sum); break;
+    case 3: block<F, 3>(w, tile, x, row, out, ld, sum); break;
+#if defined(__AVX512F__)
+    case 4: block<F, 4>(w, tile, x, row, out, ld, sum); break;
+    case 5: block<F, 5>(w, tile, x, row, out, ld, sum); break;
+    case 6: block<F, 6>(w, tile, x, row, out, ld, sum); break;
+    case 7: block<F, 7>(w, tile, x, row, out, ld, sum); break;
+#endif
+    default: break;
+  }
+}
+
+void matmul(const Packed& w, int tile, const Activations& x, int row, int rows, float* out, std::size_t ld, bool sum) {
+  switch (w.format) {
+    case Format::F32: return rows_of<Format::F32>(w, tile, x, row, rows, out, ld, sum);
+    case Format::F16: return rows_of<Format::F16>(w, tile, x, row, rows, out, ld, sum);
+    case Format::BF16: return rows_of<Format::BF16>(w, tile, x, row, rows, out, ld, sum);
+    case Format::Q4: return rows_of<Format::Q4>(w, tile, x, row, rows, out, ld, sum);
+    case Format::Q8: return rows_of<Format::Q8>(w, tile, x, row, rows, out, ld, sum);
+    case Format::Q8M: return rows_of<Format::Q8M>(w, tile, x, row, rows, out, ld, sum);
+    case Format::Q8S: return rows_of<Format::Q8S>(w, tile, x, row, rows, out, ld, sum);
+  }
+}
+
+void swiglu(const float* gate, const float* up, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const f32 g = load(gate + i);
+    const f32 sigmoid = div(set(1), add(set(1), exp(sub(set(0), g))));
+    store(out + i, mul(mul(g, sigmoid), load(up + i)));
+  }
+}
+
+// The rows it reads are zero beyond n up to whole lanes, the weights too.
+void rms_norm(const float* x, const float* weight, int n, float eps, float* out) {
+  f32 square = set(0);
+  for (int i = 0; i < n; i += kLanes) square = fma(load(x + i), load(x + i), square);
+  const f32 inverse = set(1.0f / std::sqrt(reduce_add(square) / (float)n + eps));
+  for (int i = 0; i < n; i += kLanes) store(out + i, mul(mul(load(x + i), inverse), load(weight + i)));
+}
+
+void quantize(const float* x, int groups, std::int8_t* codes, float* scale, float* sum, std::int32_t* offset) {
+  for (int g = 0; g < groups; g++, x += kGroup, codes += kGroup) {
+    const f32 a = load(x), b = load(x + kLanes);
+    const float top = magnitude(a, b);
+    if (!(top < std::numeric_limits<float>::infinity())) {
+      // a non-finite input must reach the logits, where it is found: the scale carries it
+      std::memset(codes, 0, kGroup);
+      scale[g] = sum[g] = std::numeric_limits<float>::quiet_NaN();
+      offset[2 * g] = offset[2 * g + 1] = 0;
+      continue;
+    }
+    const float d = top / 127.0f, inverse = top > 1e-30f ? 127.0f / top : 0.0f;
+    const i32 qa = to_int(mul(a, set(inverse))), qb = to_int(mul(b, set(inverse)));
+    store_i8(codes, qa), store_i8(codes + kLanes, qb);
+    const int sa = reduce_add(qa), sb = reduce_add(qb);
+    scale[g] = d;
+    sum[g] = d * (float)(sa + sb);
+    offset[2 * g] = -128 * sa, offset[2 * g + 1] = -128 * sb;
+  }
+}
+
+void to_bf16(const float* x, int n, std::uint16_t* out) {
+  for (int i = 0; i < n; i++) {  // round to nearest even; infinities and NaN stay
+    const std::uint32_t b = std::bit_cast<std::uint32_t>(x[i]);
+    const bool special = (b & 0x7f800000u) == 0x7f800000u;
+    out[i] = (std::uint16_t)((special ? b | (b & 0xffffu ? 0x400000u : 0u) : b + 0x7fffu + (b >> 16 & 1u)) >> 16);
+  }
+}
+
+void rope(float* x, const float* cos, const float* sin, int half) {
+  for (int i = 0; i < half; i++) {
+    const float a = x[i], b = x[i + half];
+    x[i] = a * cos[i] - b * sin[i];
+    x[i + half] = b * cos[i] + a * sin[i];
+  }
+}
+
+void write_kv(const float* k, const float* v, int head_dim, int head_pad, int offset, std::uint16_t* block) {
+  const f32 most = set(65504.0f), least = set(-65504.0f);
+  std::uint16_t* keys = block + offset;
+  std::uint16_t* values = block + (std::size_t)head_pad * kLanes + (std::size_t)offset * head_pad;
+  for (int d = 0; d < head_dim; d += kLanes) {
+    alignas(64) float a[kLanes] = {}, b[kLanes] = {};
+    const int n = head_dim - d < kLanes ? head_dim - d : kLanes;
+    std::memcpy(a, k + d, n * sizeof(float)), std::memcpy(b, v + d, n * sizeof(float));
+    std::uint16_t half[kLanes];
+    store_f16(half, max(min(load(a), most), least));
+    for (int i = 0; i < kLanes; i++) keys[(std::size_t)(d + i) * kLanes] = half[i];
+    store_f16(values + d, max(min(load(b), most), least));
+  }
+}
+
+struct Reach {  // the lanes of block `b` that a query sees
+  int from, to;
+  Reach(const Attention& a, int query, int b) {
+    const int start = b * kLanes;
+    from = a.first[query] - start, to = a.last[query] - start + 1;
+    from = from < 0 ? 0 : from > kLanes ? kLanes : from;
+    to = to > kLanes ? kLanes : to < from ? from : to;
+  }
+};
+
+template <int N>
+void score_block(const Attention& a, int q0, int b, const std::uint16_t* keys, float* scores) {
+  f32 acc[N];
+  for (int i = 0; i < N; i++) acc[i] = set(0);
+  for (int d = 0; d < a.head_dim; d++) {
+    const f32 k = load_f16(keys + (std::size_t)d * kLanes);
+    for (int i = 0; i < N; i++) acc[i] = fma(k, set(a.queries[q0 + i][d]), acc[i]);
+  }
+  for (int i = 0; i < N; i++) {
+    const Reach see(a, q0 + i, b);
+    store(scores + (std::size_t)i * kSplit,
+          within(see.from, see.to, mul(acc[i], set(a.scale)), -std::numeric_limits<float>::infinity()));
+  }
+}
+
+template <int N>
+void weigh_values(const Attention& a, int q0, int b0, int b1, int end, const float* weights, float* out) {
+  for (int d = 0; d < a.head_pad; d += kLanes) {
+    f32 acc[N];
+    for (int i = 0; i < N; i++) acc[i] = set(0);
+    for (int b = b0; b <= b1; b++) {
+      const std::uint16_t* v = a.pool + a.table[b] * a.block_stride + (std::size_t)a.head_pad * kLanes + d;
+      const int keys = end - b * kLanes < kLanes ? end - b * kLanes : kLanes;
+      const float* p = weights + (b % (kSplit / kLanes)) * kLanes;
+      for (int j = 0; j < keys; j++) {
+        const f32 value = load_f16(v + (std::size_t)j * a.head_pad);
+        for (int i = 0; i < N; i++) acc[i] = fma(value, set(p[(std::size_t)i * kSplit + j]), acc[i]);
+      }
+    }
+    for (int i = 0; i < N; i++) store(out + (std::size_t)(q0 + i) * a.head_pad + d, acc[i]);
+  }
+}
+
+template <template <int> class Call, class... A>
+inline void by_count(int n, A&&... args) {
+  static_assert(kHeads == 4 || kHeads == 8);
+  switch (n) {
+    case 1: return Call<1>()(args...);
+    case 2: return Call<2>()(args...);
+    case 3: return Call<3>()(args...);
+    case 4: return Call<4>()(args...);
+#if defined(__AVX512F__)
+    case 5: return Call<5>()(args...);
+    case 6: return Call<6>()(args...);
+    case 7: return Call<7>()(args...);
+    case 8: return Call<8>()(args...);
+#endif
+    default: break;
+  }
+}
+template <int N>
+struct Score {
+  template <class... A>
+  void operator()(A&&... args) const { score_block<N>(args...); }
+};
+template <int N>
+struct Weigh {
+  template <class... A>
+  void operator()(A&&... args) const { weigh_values<N>(args...); }
+};
+
+void attend(const Attention& a, int split, float* scratch, float* most, float* sum, float* out) {
+  int lo = split * kSplit, hi = lo + kSplit - 1, first = hi, last = lo - 1;
+  for (int i = 0; i < a.count; i++) {
+    first = a.first[i] < first ? a.first[i] : first;
+    last = a.last[i] > last ? a.last[i] : last;
+  }
+  lo = first > lo ? first : lo, hi = last < hi ? last : hi;
+  if (lo > hi) {
+    for (int i = 0; i < a.count; i++) sum[i] = 0;
+    return;
+  }
+  const int b0 = lo / kLanes, b1 = hi / kLanes, per = kSplit / kLanes;
+  for (int b = b0; b <= b1; b++) {
+    const std::uint16_t* keys = a.pool + a.table[b] * a.block_stride;
+    for (int q = 0; q < a.count; q += kHeads) {
+      const int n = a.count - q < kHeads ? a.count - q : kHeads;
+      by_count<Score>(n, a, q, b, keys, scratch + (std::size_t)q * kSplit + (b % per) * kLanes);
+    }
+  }
+  for (int i = 0; i < a.count; i++) {
+    float* s = scratch + (std::size_t)i * kSplit;
+    f32 top = set(-std::numeric_limits<float>::infinity());
+    for (int b = b0; b <= b1; b++) top = max(top, load(s + (b % per) * kLanes));
+    most[i] = reduce_max(top);
+    f32 total = set(0);
+    for (int b = b0; b <= b1; b++) {
+      const Reach see(a, i, b);
+      float* p = s + (b % per) * kLanes;
+      // lanes out of reach weigh exactly 0, so that it does not matter which queries walk together
+      const f32 weight = within(see.from, see.to, exp(sub(load(p), set(most[i]))), 0.0f);
+      store(p, weight);
+      total = add(total, weight);
+    }
+    sum[i] = reduce_add(total);
+  }
+  for (int q = 0; q < a.count; q += kHeads) {
+    const int n = a.count - q < kHeads ? a.count - q : kHeads;
+    by_count<Weigh>(n, a, q, b0, b1, hi + 1, scratch + (std::size_t)q * kSplit, out);
+  }
+}
+
+void merge(float* most, float* sum, float* out, float later_max, float later_sum, const float* later, int head_pad) {
+  if (later_sum == 0) return;
+  if (*sum == 0) {
+    *most = later_max, *sum = later_sum;
+    std::memcpy(out, later, head_pad * sizeof(float));
+    return;
+  }
+  const float top = *most > later_max ? *most : later_max;
+  const f32 a = exp(set(*most - top)), b = exp(set(later_max - top));
+  alignas(64) float fa[kLanes], fb[kLanes];
+  store(fa, a), store(fb, b);
+  *sum = *sum * fa[0] + later_sum * fb[0];
+  *most = top;
+  for (int d = 0; d < head_pad; d += kLanes) store(out + d, fma(load(later + d), b, mul(load(out + d), a)));
+}
+
+void scale(const float* x, float by, int n, float* out) {
+  for (int i = 0; i < n; i++) out[i] = x[i] * by;
+}
+
+int argmax(const float* x, int n, float* value, bool* finite) {
+  const int whole = n / kLanes * kLanes;
+  f32 top = set(-std::numeric_limits<float>::infinity()), bad = set(0);
+  for (int i = 0; i < whole; i += kLanes) {
+    const f32 v = load(x + i);
+    top = max(top, v);
+    bad = fma(v, set(0), bad);  // 0 while all are finite, else NaN
+  }
+  float best = reduce_max(top), wrong = reduce_add(bad);
+  for (int i = whole; i < n; i++) best = x[i] > best ? x[i] : best, wrong += x[i] * 0.0f;
+  *value = best;
+  *finite = wrong == 0;
+  for (int i = 0; i < n; i++)
+    if (x[i] == best) return i;
+  return 0;
+}
+
+float exp_sum(const float* x, int n, float most, float by, float* out) {
+  const int whole = n / kLanes * kLanes;
+  f32 sum = set(0);
+  for (int i = 0; i < whole; i += kLanes) {
+    const f32 e = exp(mul(sub(load(x + i), set(most)), set(by)));
+    store(out + i, e);
+    sum = add(sum, e);
+  }
+  if (whole < n) {
+    alignas(64) float tail[kLanes] = {};
+    std::memcpy(tail, x + whole, (n - whole) * sizeof(float));
+    const f32 e = within(0, n - whole, exp(mul(sub(load(tail), set(most)), set(by))), 0.0f);
+    store(tail, e);
+    std::memcpy(out + whole, tail, (n - whole) * sizeof(float));
+    sum = add(sum, e);
+  }
+  return reduce_add(sum);
+}
+
+double probe_int8(long rounds) {
+  constexpr int kChains = 12;
+  i32 acc[kChains];
+  alignas(64) std::uint8_t codes[64];
+  std::int8_t x[4] = {1, -2, 3, -4};
+  for (int i = 0; i < 64; i++) codes[i] = (std::uint8_t)(i & 15);
+  const u8 w = load_u8(codes);
+  for (auto& a : acc) a = izero();
+  for (long n = 0; n < rounds; n++) {
+#if defined(__GNUC__) && defined(__AVX2__)
+    asm volatile("" : "+m"(x));  // no result may be carried from round to round
+#endif
+    for (auto& a : acc) a = dot4_nibble(a, w, x);
+  }
+  int total = 0;
+  for (auto& a : acc) total += reduce_add(a);
+  static volatile int sink;
+  sink = total;
+  (void)sink;
+  return (double)rounds * kChains * 64;
+}
+
+float probe_read(const std::uint8_t* data, std::size_t bytes) {
+  f32 a = set(0), b = a, c = a, d = a;
+  for (std::size_t i = 0; i + 256 <= bytes; i += 256) {
+    const auto* p = (const float*)(data + i);
+    a = add(a, load(p)), b = add(b, load(p + 16)), c = add(c, load(p + 32)), d = add(d, load(p + 48));
+  }
+  return reduce_add(add(add(a, b), add(c, d)));
+}
+
+}  // namespace
+
+extern const Kernels kernels;
+const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, rms_norm, quantize, to_bf16, rope,      write_kv,
+                         attend,           merge,  scale,  argmax,   exp_sum,  probe_int8, probe_read};
+
+}  // namespace headway::HEADWAY_NS

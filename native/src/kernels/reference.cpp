@@ -1,0 +1,66 @@
+#include "kernels/reference.h"
+
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "weights.h"
+
+namespace headway::reference {
+namespace {
+
+float half(std::uint16_t h) {
+  float out;
+  dequantise_row(Type::F16, (const std::uint8_t*)&h, 1, &out);
+  return out;
+}
+
+}  // namespace
+
+double dot(const Packed& w, int column, const Activations& x, int row) {
+  std::vector<float> weights((std::size_t)w.columns);
+  unpack_row(w, column, weights.data());
+  const std::size_t width = (std::size_t)w.groups * kGroup;
+  double sum = w.bias ? w.bias[column] : 0;
+  for (int k = 0; k < w.columns; k++) {
+    const std::size_t at = row * width + (std::size_t)k;
+    double in;
+    switch (w.format) {
+      case Format::F32:
+      case Format::F16: in = x.f32[at]; break;
+      case Format::BF16: in = std::bit_cast<float>((std::uint32_t)x.bf16[at] << 16); break;
+      default: in = (double)x.scale[at / kGroup] * x.codes[at];
+    }
+    sum += in * weights[(std::size_t)k];
+  }
+  return sum;
+}
+
+void rms_norm(const float* x, const float* weight, int n, float eps, double* out) {
+  double square = 0;
+  for (int i = 0; i < n; i++) square += (double)x[i] * x[i];
+  for (int i = 0; i < n; i++) out[i] = x[i] / std::sqrt(square / n + eps) * weight[i];
+}
+
+double swiglu(float gate, float up) { return gate / (1 + std::exp(-(double)gate)) * up; }
+
+void attend(const Attention& a, int query, double* out) {
+  std::vector<double> score;
+  double top = -1e300, total = 0;
+  const auto block = [&](int position) { return a.pool + a.table[position / kLanes] * a.block_stride; };
+  for (int p = a.first[query]; p <= a.last[query]; p++) {
+    double s = 0;
+    for (int d = 0; d < a.head_dim; d++) s += (double)a.queries[query][d] * half(block(p)[d * kLanes + p % kLanes]);
+    score.push_back(s * a.scale);
+    top = std::fmax(top, score.back());
+  }
+  for (double& s : score) total += s = std::exp(s - top);
+  for (int d = 0; d < a.head_dim; d++) {
+    out[d] = 0;
+    for (int p = a.first[query]; p <= a.last[query]; p++)
+      out[d] += score[(std::size_t)(p - a.first[query])] / total *
+                half(block(p)[(std::size_t)a.head_pad * kLanes + (std::size_t)(p % kLanes) * a.head_pad + d]);
+  }
+}
+
+}  // namespace headway::reference

@@ -1,0 +1,348 @@
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace headway {
+namespace {
+
+constexpr int kMostQueries = 128;  // query heads per KV head a model may have
+constexpr int kRowChunk = 128;     // rows whose inputs stay in the second-level cache while all tiles pass
+
+enum Form : unsigned { kF32 = 1, kBf16 = 2, kInt8 = 4 };
+
+unsigned form_of(const Matrix& m) {
+  switch (m.packed.format) {
+    case Format::F32:
+    case Format::F16: return kF32;
+    case Format::BF16: return kBf16;
+    default: return kInt8;
+  }
+}
+
+Buffer<float> vector_of(const Tensor& t, std::int64_t length, const std::string& role) {
+  if (t.rows * t.columns != length)
+    throw std::invalid_argument(role + " has " + std::to_string(t.rows * t.columns) + " values, not " + std::to_string(length));
+  const std::vector<float> values = to_floats(t);
+  Buffer<float> out(padded((std::size_t)length, kGroup));
+  std::memcpy(out.data(), values.data(), values.size() * sizeof(float));
+  return out;
+}
+
+Matrix matrix_of(const Tensor& t, std::int64_t rows, std::int64_t columns, const std::string& role) {
+  if (t.rows != rows || t.columns != columns)
+    throw std::invalid_argument(role + " is " + std::to_string(t.rows) + " x " + std::to_string(t.columns) + ", not " +
+                                std::to_string(rows) + " x " + std::to_string(columns));
+  return pack(t);
+}
+
+}  // namespace
+
+void Weights::load(const Config& c, const std::string& role, int layer, const Tensor& t) {
+  if (role == "embed") {
+    embed = matrix_of(t, c.vocab, c.hidden, role);
+    return;
+  }
+  if (role == "head") {
+    head = matrix_of(t, c.vocab, c.hidden, role);
+    return;
+  }
+  if (role == "final_norm") {
+    final_norm = vector_of(t, c.hidden, role);
+    return;
+  }
+  if (layer < 0 || layer >= c.layers) throw std::invalid_argument("no layer " + std::to_string(layer) + " for " + role);
+  layers.resize((std::size_t)c.layers);
+  Layer& l = layers[(std::size_t)layer];
+  const int q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+  struct Linear {
+    const char* role;
+    Matrix* matrix;
+    int rows, columns;
+  };
+  for (const Linear& m : {Linear{"q", &l.q, q_width, c.hidden}, {"k", &l.k, kv_width, c.hidden}, {"v", &l.v, kv_width, c.hidden},
+                          {"o", &l.o, c.hidden, q_width}, {"gate", &l.gate, c.ffn, c.hidden}, {"up", &l.up, c.ffn, c.hidden},
+                          {"down", &l.down, c.hidden, c.ffn}}) {
+    if (role == m.role) {
+      *m.matrix = matrix_of(t, m.rows, m.columns, role);
+      return;
+    }
+    if (role == std::string(m.role) + "_bias") {
+      if (!*m.matrix) throw std::invalid_argument(role + " must come after its matrix");
+      m.matrix->set_bias(to_floats(t));
+      return;
+    }
+  }
+  if (role == "attn_norm") l.attn_norm = vector_of(t, c.hidden, role);
+  else if (role == "ffn_norm") l.ffn_norm = vector_of(t, c.hidden, role);
+  else if (role == "q_norm") l.q_norm = vector_of(t, c.head_dim, role);
+  else if (role == "k_norm") l.k_norm = vector_of(t, c.head_dim, role);
+  else throw std::invalid_argument("unknown weight " + role);
+}
+
+void Weights::check(const Config& c) {
+  const auto need = [](bool there, const std::string& what) {
+    if (!there) throw std::invalid_argument("missing weight: " + what);
+  };
+  need((bool)embed, "embed"), need((bool)final_norm, "final_norm"), need(c.tied || (bool)head, "head");
+  need((int)layers.size() == c.layers, "layers");
+  for (int i = 0; i < c.layers; i++) {
+    Layer& l = layers[(std::size_t)i];
+    const std::string at = " of layer " + std::to_string(i);
+    need((bool)l.q, "q" + at), need((bool)l.k, "k" + at), need((bool)l.v, "v" + at), need((bool)l.o, "o" + at);
+    need((bool)l.gate, "gate" + at), need((bool)l.up, "up" + at), need((bool)l.down, "down" + at);
+    need((bool)l.attn_norm, "attn_norm" + at), need((bool)l.ffn_norm, "ffn_norm" + at);
+    need((bool)l.q_norm == (bool)l.k_norm, "q_norm or k_norm" + at);
+    l.attn_forms = form_of(l.q) | form_of(l.k) | form_of(l.v);
+    l.o_forms = form_of(l.o);
+    l.ffn_forms = form_of(l.gate) | form_of(l.up);
+    l.down_forms = form_of(l.down);
+  }
+}
+
+std::size_t Weights::bytes() const {
+  std::size_t n = embed.memory.bytes() + head.memory.bytes() + final_norm.bytes();
+  for (const Layer& l : layers) {
+    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) n += m->memory.bytes() + m->bias.bytes();
+    n += l.attn_norm.bytes() + l.ffn_norm.bytes() + l.q_norm.bytes() + l.k_norm.bytes();
+  }
+  return n;
+}
+
+KvCache::KvCache(const Config& c, int blocks)
+    : head_pad((int)padded((std::size_t)c.head_dim, kLanes)),
+      head_stride((std::size_t)2 * kBlock * head_pad),
+      block_stride(head_stride * c.kv_heads),
+      layer_stride(block_stride * blocks),
+      memory(layer_stride * c.layers) {}
+
+Model::Model(const Config& config, const Limits& limits, const Kernels& kernels)
+    : threads(limits.threads), config_(config), limits_(limits), kernels_(kernels) {
+  group_ = config.heads / config.kv_heads;
+  if (group_ > kMostQueries) throw std::invalid_argument("more than 128 query heads per KV head");
+  most_queries_ = std::max(kQueries, group_);
+}
+
+void Model::allocate() {
+  weights.check(config_);
+  cache = KvCache(config_, limits_.blocks);
+  const std::size_t rows = (std::size_t)std::max(limits_.max_tokens, kLogitRows);
+  const auto pad = [](int n) { return padded((std::size_t)n, kGroup); };
+  hidden_stride_ = pad(config_.hidden);
+  const std::size_t q = pad(config_.heads * config_.head_dim), kv = pad(config_.kv_heads * config_.head_dim);
+  const std::size_t ffn = pad(config_.ffn), widest = std::max({hidden_stride_, q, ffn}), half = (std::size_t)config_.head_dim / 2;
+  x_ = Buffer<float>(rows * hidden_stride_), gathered_ = Buffer<float>((std::size_t)kLogitRows * hidden_stride_);
+  q_ = Buffer<float>(rows * q), k_ = Buffer<float>(rows * kv), v_ = Buffer<float>(rows * kv);
+  attended_ = Buffer<float>(rows * q), gate_ = Buffer<float>(rows * ffn), up_ = Buffer<float>(rows * ffn);
+  norm_ = Buffer<float>(rows * widest), codes_ = Buffer<std::int8_t>(rows * widest), bf16_ = Buffer<std::uint16_t>(rows * widest);
+  scale_ = Buffer<float>(rows * widest / kGroup), sum_ = Buffer<float>(rows * widest / kGroup);
+  offset_ = Buffer<std::int32_t>(rows * widest / kGroup * 2);
+  cos_ = Buffer<float>(rows * half), sin_ = Buffer<float>(rows * half);
+  logit_stride_ = padded((std::size_t)config_.vocab, kLanes);
+  logits_ = Buffer<float>((std::size_t)kLogitRows * logit_stride_);
+  row_work_.resize(rows), row_first_.resize(rows), blocks_.reserve(rows);
+  const std::size_t partial = (std::size_t)most_queries_ * (2 + cache.head_pad);
+  scratch_stride_ = padded((std::size_t)most_queries_ * kSplit + 2 * partial, kLanes);
+  scratch_ = Buffer<float>(scratch_stride_ * threads.count());
+  partial_stride_ = padded(partial, kLanes);
+  most_partials_ = 4 * threads.count() * ((config_.context + kSplit - 1) / kSplit);
+  if (threads.count() > 1) partial_ = Buffer<float>(partial_stride_ * most_partials_);
+}
+
+void Model::forward(const Work* work, int count) {
+  embed(work, count);
+  const int rows = count ? row_first_[count - 1] + work[count - 1].count : 0;
+  const std::size_t q_stride = padded((std::size_t)config_.heads * config_.head_dim, kGroup);
+  const std::size_t kv_stride = padded((std::size_t)config_.kv_heads * config_.head_dim, kGroup);
+  for (int i = 0; i < config_.layers; i++) {
+    const Layer& l = weights.layers[(std::size_t)i];
+    prepare(x_.data(), hidden_stride_, config_.hidden, rows, l.attn_forms, l.attn_norm.data());
+    multiply({{&l.q, q_.data(), q_stride}, {&l.k, k_.data(), kv_stride}, {&l.v, v_.data(), kv_stride}}, rows, false);
+    place_keys(i, l, work, rows);
+    attend(i, work);
+    prepare(attended_.data(), q_stride, config_.heads * config_.head_dim, rows, l.o_forms, nullptr);
+    multiply({{&l.o, x_.data(), hidden_stride_}}, rows, true);
+    prepare(x_.data(), hidden_stride_, config_.hidden, rows, l.ffn_forms, l.ffn_norm.data());
+    feed_forward(l, rows);
+  }
+}
+
+void Model::embed(const Work* work, int count) {
+  int rows = 0;
+  blocks_.clear();
+  const int tokens_per_block = std::max(1, kQueries / group_);
+  for (int w = 0; w < count; w++) {
+    row_first_[w] = rows;
+    for (int i = 0; i < work[w].count; i++) row_work_[rows++] = w;
+    for (int i = 0; i < work[w].count; i += tokens_per_block)
+      blocks_.push_back({w, i, std::min(tokens_per_block, work[w].count - i)});
+  }
+  const int half = config_.head_dim / 2;
+  threads.run(rows, 4, [&](int r, int) {
+    const Work& w = work[row_work_[r]];
+    const int i = r - row_first_[row_work_[r]];
+    unpack_row(weights.embed.packed, (int)w.tokens[i], x_.data() + r * hidden_stride_);
+    for (int d = 0; d < half; d++) {
+      const float angle = (float)(w.start + i) * config_.inv_freq[d];
+      cos_[(std::size_t)r * half + d] = std::cos(angle) * config_.rope_scale;
+      sin_[(std::size_t)r * half + d] = std::sin(angle) * config_.rope_scale;
+    }
+  });
+}
+
+// Normalises rows (where `norm` is given) and brings them into the forms that the next matrices take.
+void Model::prepare(const float* x, std::size_t stride, int columns, int rows, unsigned forms, const float* norm) {
+  const std::size_t width = padded((std::size_t)columns, kGroup), groups = width / kGroup;
+  threads.run(rows, 2, [&](int r, int) {
+    const float* row = x + r * stride;
+    if (norm) {
+      float* out = norm_.data() + r * width;
+      kernels_.rms_norm(row, norm, columns, config_.norm_eps, out);
+      row = out;
+    }
+    if (forms & kInt8)
+      kernels_.quantize(row, (int)groups, codes_.data() + r * width, scale_.data() + r * groups, sum_.data() + r * groups,
+                        offset_.data() + 2 * r * groups);
+    if (forms & kBf16) kernels_.to_bf16(row, (int)width, bf16_.data() + r * width);
+  });
+  in_ = {(int)groups, norm ? norm_.data() : x, bf16_.data(), codes_.data(), scale_.data(), sum_.data(), offset_.data()};
+}
+
+void Model::multiply(std::initializer_list<Output> outputs, int rows, bool add) {
+  int tiles = 0;
+  for (const Output& o : outputs) tiles += o.matrix->packed.tiles;
+  const int chunks = (rows + kRowChunk - 1) / kRowChunk, items = tiles * chunks;
+  threads.run(items, std::max(1, items / (6 * threads.count())), [&](int item, int) {
+    const int row = item / tiles * kRowChunk, n = std::min(kRowChunk, rows - row);
+    int tile = item % tiles;
+    for (const Output& o : outputs) {
+      if (tile < o.matrix->packed.tiles) {
+        kernels_.matmul(o.matrix->packed, tile, in_, row, n, o.to, o.stride, add);
+        return;
+      }
+      tile -= o.matrix->packed.tiles;
+    }
+  });
+}
+
+void Model::feed_forward(const Layer& l, int rows) {
+  const std::size_t width = padded((std::size_t)config_.ffn, kGroup);
+  const int tiles = l.gate.packed.tiles, chunks = (rows + kRowChunk - 1) / kRowChunk, items = tiles * chunks;
+  threads.run(items, std::max(1, items / (6 * threads.count())), [&](int item, int) {
+    const int tile = item % tiles, row = item / tiles * kRowChunk, n = std::min(kRowChunk, rows - row);
+    kernels_.matmul(l.gate.packed, tile, in_, row, n, gate_.data(), width, false);
+    kernels_.matmul(l.up.packed, tile, in_, row, n, up_.data(), width, false);
+    for (int r = row; r < row + n; r++) {
+      float* g = gate_.data() + r * width + (std::size_t)tile * kLanes;
+      kernels_.swiglu(g, up_.data() + r * width + (std::size_t)tile * kLanes, kLanes, g);
+    }
+  });
+  prepare(gate_.data(), width, config_.ffn, rows, l.down_forms, nullptr);
+  multiply({{&l.down, x_.data(), hidden_stride_}}, rows, true);
+}
+
+// Normalises per head (Qwen3), rotates, and writes keys and values to their blocks: attention reads them only there.
+void Model::place_keys(int index, const Layer& l, const Work* work, int rows) {
+  const int hd = config_.head_dim, half = hd / 2;
+  const std::size_t q_stride = padded((std::size_t)config_.heads * hd, kGroup), kv_stride = padded((std::size_t)config_.kv_heads * hd, kGroup);
+  threads.run(rows, 2, [&](int r, int) {
+    const float *cos = cos_.data() + (std::size_t)r * half, *sin = sin_.data() + (std::size_t)r * half;
+    const auto turn = [&](float* head, const Buffer<float>& norm) {
+      if (norm) {
+        alignas(64) float padded_head[1024] = {};
+        std::memcpy(padded_head, head, hd * sizeof(float));
+        kernels_.rms_norm(padded_head, norm.data(), hd, config_.norm_eps, padded_head);
+        std::memcpy(head, padded_head, hd * sizeof(float));
+      }
+      kernels_.rope(head, cos, sin, half);
+    };
+    for (int h = 0; h < config_.heads; h++) turn(q_.data() + r * q_stride + (std::size_t)h * hd, l.q_norm);
+    const Work& w = work[row_work_[r]];
+    const int position = w.start + r - row_first_[row_work_[r]];
+    for (int h = 0; h < config_.kv_heads; h++) {
+      float* k = k_.data() + r * kv_stride + (std::size_t)h * hd;
+      turn(k, l.k_norm);
+      std::uint16_t* block = cache.at(index, h) + w.table[position / kBlock] * cache.block_stride;
+      kernels_.write_kv(k, v_.data() + r * kv_stride + (std::size_t)h * hd, hd, cache.head_pad, position % kBlock, block);
+    }
+  });
+}
+
+void Model::attend(int index, const Work* work) {
+  const int heads = config_.kv_heads, items = (int)blocks_.size() * heads;
+  int splits = 1;
+  for (const QueryBlock& b : blocks_) splits = std::max(splits, (work[b.work].start + b.from + b.count - 1) / kSplit + 1);
+  // Few query blocks over a long context: let the threads share the splits. The same partial results are merged in the
+  // same order either way.
+  if (threads.count() == 1 || splits < 2 || items >= 4 * threads.count()) {
+    threads.run(items, 1, [&](int item, int thread) {
+      attend_block(index, work, blocks_[item / heads], item % heads, thread, 0, nullptr);
+    });
+    return;
+  }
+  threads.run(items * splits, 1, [&](int i, int thread) {
+    attend_block(index, work, blocks_[i / splits / heads], i / splits % heads, thread, i % splits, partial_.data() + partial_stride_ * i);
+  });
+  threads.run(items, 1, [&](int item, int) {
+    const std::size_t n = most_queries_, pad = cache.head_pad;
+    float* run = partial_.data() + partial_stride_ * (std::size_t)item * splits;
+    const QueryBlock& b = blocks_[item / heads];
+    for (int s = 1; s < splits; s++) {
+      const float* later = run + partial_stride_ * s;
+      for (int i = 0; i < b.count * group_; i++)
+        kernels_.merge(run + i, run + n + i, run + 2 * n + i * pad, later[i], later[n + i], later + 2 * n + i * pad, (int)pad);
+    }
+    finish_block(b, item % heads, run + n, run + 2 * n);
+  });
+}
+
+// All splits of one query block in order, or one split alone into the partial result `alone`.
+void Model::attend_block(int index, const Work* work, const QueryBlock& b, int head, int thread, int split, float* alone) {
+  const Work& w = work[b.work];
+  const int hd = config_.head_dim, pad = cache.head_pad, n = b.count * group_, window = config_.windows[index];
+  const std::size_t most = most_queries_, q_stride = padded((std::size_t)config_.heads * hd, kGroup);
+  const float* queries[kMostQueries];
+  int last[kMostQueries], first[kMostQueries];
+  for (int i = 0; i < n; i++) {
+    const int token = b.from + i / group_, position = w.start + token;
+    queries[i] = q_.data() + (row_first_[b.work] + token) * q_stride + (std::size_t)(head * group_ + i % group_) * hd;
+    last[i] = position;
+    first[i] = window > 0 ? std::max(0, position - window + 1) : 0;
+  }
+  const Attention a = {cache.at(index, head), cache.block_stride, w.table, hd, pad, 1.0f / std::sqrt((float)hd), n, queries, last, first};
+  float* scores = scratch_.data() + scratch_stride_ * thread;
+  if (alone) {
+    kernels_.attend(a, split, scores, alone, alone + most, alone + 2 * most);
+    return;
+  }
+  float* run = scores + most * kSplit;
+  float* later = run + most * (2 + pad);
+  for (int i = 0; i < n; i++) run[most + i] = 0;
+  for (int s = first[0] / kSplit; s <= last[n - 1] / kSplit; s++) {
+    kernels_.attend(a, s, scores, later, later + most, later + 2 * most);
+    for (int i = 0; i < n; i++)
+      kernels_.merge(run + i, run + most + i, run + 2 * most + i * pad, later[i], later[most + i], later + 2 * most + i * pad, pad);
+  }
+  finish_block(b, head, run + most, run + 2 * most);
+}
+
+void Model::finish_block(const QueryBlock& b, int head, const float* sum, const float* out) {
+  const int hd = config_.head_dim;
+  const std::size_t stride = padded((std::size_t)config_.heads * hd, kGroup);
+  for (int i = 0; i < b.count * group_; i++) {
+    float* to = attended_.data() + (row_first_[b.work] + b.from + i / group_) * stride + (std::size_t)(head * group_ + i % group_) * hd;
+    kernels_.scale(out + (std::size_t)i * cache.head_pad, 1.0f / sum[i], hd, to);
+  }
+}
+
+void Model::head(const int* rows, int count) {
+  for (int i = 0; i < count; i++)
+    std::memcpy(gathered_.data() + i * hidden_stride_, x_.data() + rows[i] * hidden_stride_, hidden_stride_ * sizeof(float));
+  const Matrix& m = config_.tied ? weights.embed : weights.head;
+  prepare(gathered_.data(), hidden_stride_, config_.hidden, count, form_of(m), weights.final_norm.data());
+  multiply({{&m, logits_.data(), logit_stride_}}, count, false);
+}
+
+}  // namespace headway

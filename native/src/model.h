@@ -1,0 +1,100 @@
+// Weights, the paged KV pool and the forward pass over both, in model order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "headway/engine.h"
+#include "kernels/kernels.h"
+#include "memory.h"
+#include "threads.h"
+#include "weights.h"
+
+namespace headway {
+
+struct Layer {
+  Matrix q, k, v, o, gate, up, down;
+  Buffer<float> attn_norm, ffn_norm, q_norm, k_norm;
+  unsigned attn_forms = 0, o_forms = 0, ffn_forms = 0, down_forms = 0;  // forms of input its matrices need
+};
+
+struct Weights {
+  Matrix embed, head;
+  Buffer<float> final_norm;
+  std::vector<Layer> layers;
+
+  void load(const Config& config, const std::string& role, int layer, const Tensor& tensor);
+  void check(const Config& config);  // throws std::invalid_argument naming what is missing
+  std::size_t bytes() const;
+};
+
+// Half-precision keys and values: [layer][block][kv head] of K [head_pad][16] then V [16][head_pad].
+struct KvCache {
+  int head_pad = 0;
+  std::size_t head_stride = 0, block_stride = 0, layer_stride = 0;
+  Buffer<std::uint16_t> memory;
+
+  KvCache() = default;
+  KvCache(const Config& config, int blocks);
+  std::uint16_t* at(int layer, int head) { return memory.data() + layer * layer_stride + head * head_stride; }
+};
+
+class Model {
+ public:
+  Model(const Config& config, const Limits& limits, const Kernels& kernels);
+
+  Weights weights;
+  KvCache cache;
+  Threads threads;
+
+  void allocate();
+  // Computes all rows of the step; hidden rows stay for `head`.
+  void forward(const Work* work, int count);
+  // Logits of `rows` <= kLogitRows hidden rows, [rows][logit_stride()].
+  void head(const int* rows, int count);
+  const float* logits() const { return logits_.data(); }
+  std::size_t logit_stride() const { return logit_stride_; }
+
+ private:
+  struct Output {
+    const Matrix* matrix;
+    float* to;
+    std::size_t stride;
+  };
+  struct QueryBlock {
+    int work, from, count;  // tokens [from, from + count) of the work
+  };
+
+  void embed(const Work* work, int count);
+  void prepare(const float* x, std::size_t stride, int columns, int rows, unsigned forms, const float* norm);
+  void multiply(std::initializer_list<Output> outputs, int rows, bool add);
+  void feed_forward(const Layer& layer, int rows);
+  void place_keys(int index, const Layer& layer, const Work* work, int rows);
+  void attend(int index, const Work* work);
+  void attend_block(int index, const Work* work, const QueryBlock& block, int head, int thread, int split, float* alone);
+  void finish_block(const QueryBlock& block, int head, const float* sum, const float* out);
+
+  const Config& config_;
+  const Limits& limits_;
+  const Kernels& kernels_;
+  int group_ = 1;              // query heads per KV head
+  int most_queries_ = 0;       // in one query block
+  std::size_t hidden_stride_ = 0, logit_stride_ = 0;
+  Activations in_;             // the prepared input of the next `multiply`
+  std::vector<int> row_work_;  // which work each row belongs to
+  std::vector<int> row_first_; // first row of each work
+  std::vector<QueryBlock> blocks_;
+  Buffer<float> x_, q_, k_, v_, attended_, gate_, up_, norm_, scale_, sum_, cos_, sin_, logits_, gathered_;
+  Buffer<std::int8_t> codes_;
+  Buffer<std::uint16_t> bf16_;
+  Buffer<std::int32_t> offset_;
+  // per thread: scores, and one query block's running and newest partial result
+  std::size_t scratch_stride_ = 0;
+  Buffer<float> scratch_;
+  // partial results of query blocks whose splits run on several threads
+  std::size_t partial_stride_ = 0;
+  int most_partials_ = 0;
+  Buffer<float> partial_;
+};
+
+}  // namespace headway

@@ -1,0 +1,166 @@
+#include "sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace headway {
+namespace {
+
+constexpr std::uint32_t kPurposeToken = 0;
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+bool penalises(const Sampling& s) {
+  return s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
+}
+
+bool masks_ends(const Slot& s) { return s.generated < s.sampling.min_tokens && !s.sampling.end_ids.empty(); }
+
+// Bias, penalties and the min_tokens mask, in that order, on a copy; the raw logits where nothing applies.
+const float* adjusted(const float* raw, int vocab, const Slot& slot, std::vector<float>& copy) {
+  const Sampling& s = slot.sampling;
+  if (s.logit_bias.empty() && !penalises(s) && !masks_ends(slot)) return raw;
+  std::memcpy(copy.data(), raw, (std::size_t)vocab * sizeof(float));
+  for (const auto& [token, bias] : s.logit_bias) copy[token] += bias;
+  if (penalises(s)) {
+    for (const auto& seen : slot.seen) {
+      float& x = copy[seen.token];
+      x = x > 0 ? x / s.repetition_penalty : x * s.repetition_penalty;
+      if (seen.in_output) x -= s.presence_penalty + s.frequency_penalty * (float)seen.in_output;
+    }
+  }
+  if (masks_ends(slot))
+    for (int id : s.end_ids) copy[id] = kNever;
+  return copy.data();
+}
+
+bool heavier(const std::pair<float, int>& a, const std::pair<float, int>& b) {
+  return a.first != b.first ? a.first > b.first : a.second < b.second;
+}
+
+// Tokens that may be in the top k or the nucleus. Those at or below (1 - top_p) * total / vocab weigh too little
+// together to reach the nucleus; for top_k the bar is lowered until enough pass.
+void gather(const SampleScratch& scratch, int vocab, double total, const Sampling& s, std::vector<std::pair<float, int>>& out) {
+  const std::size_t k = s.top_k > 0 ? (std::size_t)std::min(s.top_k, vocab) : 0;
+  float bars[] = {1e-3f, 1e-5f, 0.0f};
+  int n = 3;
+  if (!k) bars[0] = (float)std::max(0.0, (1.0 - (double)s.top_p) * total / vocab), n = 1;
+  for (int b = 0; b < n; b++) {
+    out.clear();
+    for (int i = 0; i < vocab; i++)
+      if (scratch.weights[i] > bars[b]) out.emplace_back(scratch.weights[i], i);
+    if (out.size() >= std::max<std::size_t>(k, 1)) break;
+  }
+  if (k && out.size() > k) {
+    std::nth_element(out.begin(), out.begin() + (std::ptrdiff_t)k, out.end(), heavier);
+    out.resize(k);
+  }
+  std::sort(out.begin(), out.end(), heavier);
+}
+
+int draw_sorted(std::vector<std::pair<float, int>>& c, const Sampling& s, double u) {
+  double total = 0, kept = 0;
+  for (const auto& [w, id] : c) total += w;
+  std::size_t n = 0;
+  while (n < c.size() && (n == 0 || (kept < (double)s.top_p * total && c[n].first >= s.min_p * c[0].first))) kept += c[n++].first;
+  double at = u * kept;
+  for (std::size_t i = 0; i < n; i++)
+    if ((at -= c[i].first) < 0) return c[i].second;
+  return c[n - 1].second;
+}
+
+int draw_all(const SampleScratch& scratch, int vocab, float min_p, double u) {
+  double total = 0;
+  for (int i = 0; i < vocab; i++)
+    if (scratch.weights[i] >= min_p) total += scratch.weights[i];
+  double at = u * total;
+  int last = 0;
+  for (int i = 0; i < vocab; i++) {
+    if (scratch.weights[i] < min_p || scratch.weights[i] == 0) continue;
+    last = i;
+    if ((at -= scratch.weights[i]) < 0) return i;
+  }
+  return last;
+}
+
+void best(const float* x, int vocab, int count, float log_total, std::vector<std::pair<int, float>>& out) {
+  out.clear();
+  for (int i = 0; i < vocab; i++) {
+    if ((int)out.size() == count && !(x[i] > out.back().second)) continue;
+    if ((int)out.size() == count) out.pop_back();
+    auto at = std::upper_bound(out.begin(), out.end(), x[i], [](float v, const auto& e) { return v > e.second; });
+    out.insert(at, {i, x[i]});
+  }
+  for (auto& [id, value] : out) value -= log_total;
+}
+
+}  // namespace
+
+void Slot::reset(const Sampling& s, const std::uint32_t* known, std::size_t count, std::size_t prompt, int vocab, int context) {
+  open = true;
+  sampling = s;
+  generated = 0;
+  seen.clear();
+  if (penalises(s)) {
+    seen.reserve((std::size_t)std::min(vocab, context));
+    index.assign((std::size_t)vocab, -1);
+  }
+  for (std::size_t i = 0; i < count; i++) append((int)known[i], i >= prompt);
+}
+
+void Slot::append(int token, bool output) {
+  generated += output;
+  if (!penalises(sampling)) return;
+  int& at = index[(std::size_t)token];
+  if (at < 0) at = (int)seen.size(), seen.push_back({token, 0});
+  seen[(std::size_t)at].in_output += output;
+}
+
+double uniform(std::uint64_t seed, std::uint32_t choice, std::uint32_t position, std::uint32_t purpose) {
+  std::uint32_t c[4] = {position, choice, purpose, 0}, k[2] = {(std::uint32_t)seed, (std::uint32_t)(seed >> 32)};
+  for (int round = 0; round < 10; round++) {
+    const std::uint64_t a = (std::uint64_t)0xD2511F53u * c[0], b = (std::uint64_t)0xCD9E8D57u * c[2];
+    const std::uint32_t n[4] = {(std::uint32_t)(b >> 32) ^ c[1] ^ k[0], (std::uint32_t)b,
+                                (std::uint32_t)(a >> 32) ^ c[3] ^ k[1], (std::uint32_t)a};
+    std::memcpy(c, n, sizeof c);
+    k[0] += 0x9E3779B9u, k[1] += 0xBB67AE85u;
+  }
+  return (double)(((std::uint64_t)c[0] << 32 | c[1]) >> 11) * 0x1p-53;
+}
+
+void sample(const Kernels& k, const float* raw, int vocab, Slot& slot, int position, SampleScratch& scratch, Sampled& out) {
+  const Sampling& s = slot.sampling;
+  float most;
+  int greedy = k.argmax(raw, vocab, &most, &out.finite);
+  out.token = -1;
+  out.top.clear();
+  if (!out.finite) return;
+  float log_total = 0;
+  if (s.logprobs >= 0) {
+    log_total = most + std::log(k.exp_sum(raw, vocab, most, 1.0f, scratch.weights.data()));
+    if (s.logprobs > 0) best(raw, vocab, std::min(s.logprobs, vocab), log_total, out.top);
+  }
+  const float* x = adjusted(raw, vocab, slot, scratch.logits);
+  bool finite;
+  if (x != raw) greedy = k.argmax(x, vocab, &most, &finite);
+  if (s.temperature == 0) {
+    out.token = greedy;
+  } else {
+    const float by = std::min(1.0f / s.temperature, 1e8f);
+    const double total = k.exp_sum(x, vocab, most, by, scratch.weights.data());
+    if (masks_ends(slot))
+      for (int id : s.end_ids) scratch.weights[(std::size_t)id] = 0;
+    const double u = uniform(s.seed, (std::uint32_t)s.choice, (std::uint32_t)position, kPurposeToken);
+    if (s.top_k > 0 || s.top_p < 1) {
+      gather(scratch, vocab, total, s, scratch.candidates);
+      out.token = draw_sorted(scratch.candidates, s, u);
+    } else {
+      out.token = draw_all(scratch, vocab, s.min_p, u);
+    }
+  }
+  if (s.logprobs >= 0) out.logprob = raw[out.token] - log_total;
+  slot.append(out.token, true);
+}
+
+}  // namespace headway

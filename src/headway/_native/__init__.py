@@ -1,0 +1,15 @@
+"""The native core. A package, so that import rules can name it."""
+
+from headway._native._ext import (
+    BLOCK,
+    LOGIT_ROWS,
+    Config,
+    Core,
+    Limits,
+    Sampled,
+    Sampling,
+    best_isa,
+    probe,
+)
+
+__all__ = ["BLOCK", "LOGIT_ROWS", "Config", "Core", "Limits", "Sampled", "Sampling", "best_isa", "probe"]

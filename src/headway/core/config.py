@@ -1,0 +1,115 @@
+"""Settings: frozen, validated once, from CLI > HEADWAY_* > headway.toml > defaults (decision 9)."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class ServerSettings(Section):
+    """How the API is reached."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    api_workers: int = Field(1, ge=1, le=64)
+    api_key: str | None = None  # None: no key is asked for
+    model_name: str | None = None  # name in /v1/models; None: from the model's files
+    max_body_bytes: int = Field(8 << 20, ge=1024)
+    header_wait_s: float = Field(10.0, gt=0)  # response headers wait at most so long for the first planned step
+    keep_alive_s: float = Field(15.0, gt=0)  # silence on a stream that the comment ": keep-alive" breaks
+    idle_connection_s: int = Field(120, ge=1)  # longer than common proxies' 60-90 s
+    drain_s: float = Field(30.0, ge=0)  # what running requests get to finish in at shutdown
+    start_s: float = Field(300.0, gt=0)  # the engine must be ready within this
+    stream_buffer: int = Field(4096, ge=16)  # events a slow reader may lag behind before its stream is cancelled
+
+
+class EngineSettings(Section):
+    """The engine's resources, fixed at start."""
+
+    threads: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=1024)
+    context: int | None = Field(None, ge=16)  # None: the model's own
+    kv_memory_mb: int = Field(1024, ge=1)
+    max_sequences: int = Field(256, ge=1, le=4096)  # sequences running at once
+    max_step_tokens: int = Field(512, ge=1, le=65536)  # tokens computed in one step: decodes, then prefill chunks
+    prefix_cache: bool = True
+
+
+class BatchingSettings(Section):
+    """Who shares a step. `continuous` joins at every step; `dynamic` gathers up to `max_batch` for `window_ms` and
+    `static` waits for exactly `max_batch` (or `max_wait_ms`); both then run the batch to its end."""
+
+    policy: Literal["continuous", "dynamic", "static"] = "continuous"
+    max_batch: int = Field(16, ge=1)
+    window_ms: float = Field(50.0, ge=0)
+    max_wait_ms: float = Field(2000.0, ge=0)
+
+
+class QueueSettings(Section):
+    """Bounds of the waiting queue; past any of them a request is refused with 429 and Retry-After."""
+
+    max_requests: int = Field(1024, ge=0)
+    max_tokens: int = Field(1_000_000, ge=0)  # prompt tokens waiting
+
+
+class LimitSettings(Section):
+    """Caps on what one request may ask for, checked before anything is allocated."""
+
+    max_stop_strings: int = Field(16, ge=0)
+    max_stop_bytes: int = Field(1024, ge=1)
+    max_logprobs: int = Field(20, ge=0)
+    max_bias_entries: int = Field(1024, ge=0)
+    max_prompts: int = Field(64, ge=1)  # prompts in one completions request
+
+
+class Settings(BaseSettings):
+    """All settings of one Headway; sections nest as [server], [engine], ... in headway.toml and as
+    HEADWAY_SERVER__PORT in the environment."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="HEADWAY_", env_nested_delimiter="__", validate_default=True
+    )
+
+    model: str | None = None  # None: the default model
+    server: ServerSettings = ServerSettings()
+    engine: EngineSettings = EngineSettings()
+    batching: BatchingSettings = BatchingSettings()
+    queue: QueueSettings = QueueSettings()
+    limits: LimitSettings = LimitSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        path = cls.model_config.get("toml_file")
+        toml = (TomlConfigSettingsSource(settings_cls),) if path else ()
+        return (init_settings, env_settings, *toml)
+
+
+def load_settings(config: Path | None, overrides: dict[str, object]) -> Settings:
+    """Settings from the command line's `overrides` (nested like the sections), the environment and `config`.
+
+    Raises pydantic.ValidationError naming each wrong entry, and OSError or tomllib.TOMLDecodeError for the file.
+    """
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=config)
+
+    if config is not None and not config.is_file():
+        raise FileNotFoundError(f"no such config file: {config}")
+    return FromFile(**overrides)  # type: ignore[arg-type]

@@ -1,0 +1,43 @@
+"""A request as it crosses from the API to the engine: token ids and integers, no text."""
+
+import msgspec
+
+from headway.core.sampling import Sampling
+
+WORKER_SHIFT = 40
+
+
+def request_id(worker: int, serial: int) -> int:
+    """The engine-wide id of worker `worker`'s `serial`-th request; the worker's index rides in the high bits."""
+    return (worker << WORKER_SHIFT) | serial
+
+
+def worker_of(request: int) -> int:
+    return request >> WORKER_SHIFT
+
+
+def serial_of(request: int) -> int:
+    return request & ((1 << WORKER_SHIFT) - 1)
+
+
+class EngineRequest(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="request"):
+    """One sequence to generate."""
+
+    id: int  # unique per engine life; see `request_id`
+    epoch: int  # the engine start this was addressed to
+    prompt: bytes  # token ids, array('I').tobytes(): uint32 in native order
+    sampling: Sampling
+    arrival: float  # Clock seconds of the HTTP arrival
+    deadline: float | None = None  # Clock seconds; None: no deadline
+    salt: bytes = b""  # tenant salt of the prefix cache, derived on the server
+
+
+class Cancel(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="cancel"):
+    """Stop a request at the next step boundary and free its blocks: disconnect, stop string, deadline or shutdown."""
+
+    id: int
+    epoch: int
+    reason: str
+
+
+ToEngine = EngineRequest | Cancel

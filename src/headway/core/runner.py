@@ -1,0 +1,92 @@
+"""The one protocol between the scheduling layer and whatever computes tokens (decision 8)."""
+
+from array import array
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from headway.core.events import TokenLogprobs
+from headway.core.sampling import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerInfo:
+    """What a scheduler must know of a runner. Sizes in tokens unless named otherwise."""
+
+    fingerprint: str  # weights + runner + instruction set + KV type: equal fingerprint and request => equal tokens
+    invariant: bool  # a row's bits do not depend on batch, chunking, cache or threads (decision 2)
+    vocab_size: int
+    context: int  # longest sequence
+    block_size: int  # tokens in a KV block
+    blocks: int  # KV blocks in each layer group's pool
+    slots: int  # sequences that can hold runner state at once
+    max_batch_tokens: int  # most tokens computed in one step
+    layer_groups: int = 1  # layers of equal attention span share a block table
+    end_ids: tuple[int, ...] = ()  # end-of-sequence ids: union of all sources
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Gives a slot to a sequence. The runner derives what it needs (penalty counts, ...) from these ids and drops the
+    slot's former state."""
+
+    slot: int
+    sampling: Sampling
+    known: "array[int]"  # array('I'): prompt and emitted ids so far
+    prompt_length: int  # the first so many of `known` are the prompt
+
+
+class Work(msgspec.Struct, frozen=True):  # made for each sequence in each step: a frozen dataclass takes 5x as long
+    """One sequence's part of a step: compute `tokens` at positions start, start+1, ...
+
+    K and V of positions < start are already in the blocks that `tables` names; the tables also cover the new tokens.
+    With `sample`, the runner draws the token that follows the last one and remembers it in the slot.
+    """
+
+    slot: int
+    start: int
+    tokens: "array[int]"  # array('I'), not empty
+    tables: tuple["array[int]", ...]  # one array('I') of block indices per layer group
+    sample: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step. Openings are applied before the work."""
+
+    work: list[Work]
+    openings: list[Opening] = field(default_factory=list)
+
+    @property
+    def token_count(self) -> int:
+        return sum(len(w.tokens) for w in self.work)
+
+
+class Sampled(msgspec.Struct, frozen=True):  # as often as Work
+    """A drawn token. `error` is set, and `token` meaningless, where this sequence alone failed."""
+
+    token: int
+    logprobs: TokenLogprobs | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """`sampled[i]` belongs to `batch.work[i]`; None where that work did not ask for a sample."""
+
+    sampled: list[Sampled | None]
+    compute_s: float  # seconds inside the runner
+
+
+class Runner(Protocol):
+    """Computes steps. One step at a time: `submit` returns at once, `collect` blocks (GIL released) for its result."""
+
+    @property
+    def info(self) -> RunnerInfo: ...
+
+    def submit(self, batch: Batch) -> None: ...
+
+    def collect(self) -> StepResult: ...
+
+    def close(self) -> None: ...

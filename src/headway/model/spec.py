@@ -1,0 +1,95 @@
+"""What a checkpoint says of its model, in the terms the runners use."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Tensor types a runner must take, by their ggml names.
+TENSOR_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+
+
+@dataclass(frozen=True, slots=True)
+class RawTensor:
+    """One tensor as it lies in the file: `data` is uint8 [rows, bytes per row] (a vector has one row), usually a view
+    of the mapped file, whose start may be unaligned; `shape` is (rows, columns) in elements."""
+
+    type: str
+    shape: tuple[int, int]
+    data: NDArray[np.uint8]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.data.nbytes)
+
+
+class Checkpoint(Protocol):
+    """An opened GGUF file or Hugging Face folder. Reading checks sizes, so that a truncated file is a ModelError."""
+
+    @property
+    def path(self) -> Path: ...  # the file or folder, for messages
+
+    @property
+    def layout(self) -> Literal["gguf", "hf"]: ...  # whose tensor names and metadata keys it uses
+
+    @property
+    def architecture(self) -> str: ...  # "llama", "qwen2", "qwen3", ... lower case, or whatever the file says
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...  # GGUF key-values or config.json
+
+    def tensor(self, name: str) -> RawTensor: ...  # ModelError if missing
+
+    def has(self, name: str) -> bool: ...
+
+    def names(self) -> Collection[str]: ...  # all tensors
+
+    def close(self) -> None: ...  # lets go of the mapped pages
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A decoder-only transformer: RMSNorm, rotary attention with grouped heads, gated SiLU feed-forward.
+
+    Optional parts (biases, per-head q/k norms) are present exactly if their weights are.
+    """
+
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    context: int
+    norm_eps: float
+    inv_freq: NDArray[np.float32]  # [head_dim / 2], every scaling already applied
+    rope_scale: float  # multiplies cos and sin (YaRN's attention factor), else 1
+    windows: tuple[int, ...]  # per layer: keys a query sees, itself included; 0: all
+    tied: bool  # the output head is the embedding
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor and its place. Rotary dimensions are in "half" order (pair i with i + head_dim/2): an architecture whose
+    file interleaves them permutes the rows of q and k.
+
+    Roles: embed, head (absent if tied), final_norm; per layer: attn_norm, q, k, v, o, q_norm, k_norm, ffn_norm, gate,
+    up, down, and <linear>_bias. `layer` is -1 for the global ones. Norms and biases are F32, F16 or BF16 vectors.
+    """
+
+    role: str
+    layer: int
+    tensor: RawTensor
+
+
+class Architecture(Protocol):
+    """A model family: a module or object that reads its spec and weights from either kind of checkpoint."""
+
+    def spec(self, checkpoint: Checkpoint) -> ModelSpec: ...
+
+    def weights(self, checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[Weight]: ...
