@@ -59,9 +59,13 @@ void gather(const SampleScratch& scratch, int vocab, double total, const Samplin
   std::sort(out.begin(), out.end(), heavier);
 }
 
-int draw_sorted(std::vector<std::pair<float, int>>& c, const Sampling& s, double u) {
-  double total = 0, kept = 0;
-  for (const auto& [w, id] : c) total += w;
+// `total` is the weight that top_p is a share of: all tokens', or with top_k the candidates'.
+int draw_sorted(const std::vector<std::pair<float, int>>& c, const Sampling& s, double total, double u) {
+  double kept = 0;
+  if (s.top_k > 0) {
+    total = 0;
+    for (const auto& [w, id] : c) total += w;
+  }
   std::size_t n = 0;
   while (n < c.size() && (n == 0 || (kept < (double)s.top_p * total && c[n].first >= s.min_p * c[0].first))) kept += c[n++].first;
   double at = u * kept;
@@ -154,7 +158,7 @@ void sample(const Kernels& k, const float* raw, int vocab, Slot& slot, int posit
     const double u = uniform(s.seed, (std::uint32_t)s.choice, (std::uint32_t)position, kPurposeToken);
     if (s.top_k > 0 || s.top_p < 1) {
       gather(scratch, vocab, total, s, scratch.candidates);
-      out.token = draw_sorted(scratch.candidates, s, u);
+      out.token = draw_sorted(scratch.candidates, s, total, u);
     } else {
       out.token = draw_all(scratch, vocab, s.min_p, u);
     }

@@ -84,7 +84,9 @@ struct Kernels {
                  bool add);
   void (*swiglu)(const float* gate, const float* up, int n, float* out);  // n a multiple of 16
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
-  void (*quantize)(const float* x, int groups, std::int8_t* codes, float* scale, float* sum, std::int32_t* offset);
+  // `rest` (or null) gets what the codes leave out, x - scale * code; it may be x itself.
+  void (*quantize)(const float* x, int groups, std::int8_t* codes, float* scale, float* sum, std::int32_t* offset,
+                   float* rest);
   void (*to_bf16)(const float* x, int n, std::uint16_t* out);
   void (*rope)(float* x, const float* cos, const float* sin, int half);  // x[i], x[i + half]
   // Writes one token's key and value at `offset` in its block; values beyond half's range are clamped to it.

@@ -1,0 +1,52 @@
+"""What a tensor of each role is called in either kind of checkpoint."""
+
+import re
+
+_GGUF = {
+    "embed": "token_embd",
+    "head": "output",
+    "final_norm": "output_norm",
+    "attn_norm": "attn_norm",
+    "q": "attn_q",
+    "k": "attn_k",
+    "v": "attn_v",
+    "o": "attn_output",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "ffn_norm": "ffn_norm",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "down": "ffn_down",
+}
+_HF = {
+    "embed": "model.embed_tokens",
+    "head": "lm_head",
+    "final_norm": "model.norm",
+    "attn_norm": "input_layernorm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+}
+# Frequencies some files keep although they follow from the metadata; `rope_freqs` is read by rope.py.
+_HARMLESS = re.compile(r"(.*\.)?(rotary_emb\.inv_freq|attn_rot_embd\.weight)|rope_freqs\.weight")
+
+
+def tensor_name(layout: str, role: str, layer: int) -> str:
+    """The name of `role` (a Weight's) in a "gguf" or "hf" checkpoint; `layer` is -1 for the global ones."""
+    bias = role.endswith("_bias")
+    stem = (_GGUF if layout == "gguf" else _HF)[role.removesuffix("_bias")]
+    if layer >= 0:
+        stem = f"blk.{layer}.{stem}" if layout == "gguf" else f"model.layers.{layer}.{stem}"
+    return stem + (".bias" if bias else ".weight")
+
+
+def changes_nothing(name: str) -> bool:
+    """Whether an unexpected tensor of this name may be left aside."""
+    return _HARMLESS.fullmatch(name) is not None

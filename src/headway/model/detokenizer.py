@@ -1,0 +1,33 @@
+"""Token ids of one stream to text, as they come."""
+
+import codecs
+from collections.abc import Iterable
+
+from headway.model.tokenizer import Tokenizer
+
+_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class Detokenizer:
+    """Text of a growing sequence of tokens; pushes and the flush joined are `Tokenizer.decode` of all ids at once.
+
+    A character is never cut: its first bytes (at most three) wait for the rest. Bytes that can become no character are
+    U+FFFD. A leading space of the first token is kept, for the text continues a prompt.
+    """
+
+    __slots__ = ("_decode", "_known", "_token_bytes")
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._known = tokenizer.known_bytes
+        self._token_bytes = tokenizer.token_bytes
+        self._decode = _decoder("replace").decode
+
+    def push(self, ids: Iterable[int]) -> str:
+        """The characters these tokens complete; often "", inside a character or for a special token."""
+        known = self._known
+        data = b"".join([known[index] if index in known else self._token_bytes(index) for index in ids])
+        return self._decode(data)
+
+    def flush(self) -> str:
+        """What is still held back, at the end: U+FFFD for an unfinished character. The next push starts anew."""
+        return self._decode(b"", True)

@@ -1,0 +1,209 @@
+"""A deterministic oracle in place of a model: any scheduling bug changes its tokens or trips an assertion.
+
+Its "KV" is the position and the token id that were computed into each (group, block, offset). To draw a token it reads
+the whole context back through the block tables and hashes it, so that a wrong table, a block shared too early or
+overwritten, a skipped or repeated chunk, or a slot mixed up is seen at once. Time is programmable.
+"""
+
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from headway.core.clock import Clock, ManualClock
+from headway.core.events import TokenLogprobs
+from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult, Work
+from headway.core.sampling import Sampling
+
+UNWRITTEN = -1
+
+StepTime = Callable[[Batch], float]  # seconds a step takes
+Fault = Callable[[Sampling, int], str | None]  # error of the sample at an absolute position, if it is to fail
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What the oracle may say: ids of [first, last], and an end id with `end_probability` at each position."""
+
+    first: int
+    last: int
+    end_ids: tuple[int, ...] = ()
+    end_probability: float = 0.0
+
+    def next_token(self, context: "array[int]", sampling: Sampling, prompt_length: int) -> int:
+        """The token that follows `context`: a function of the request alone. Greedy ignores seed and choice."""
+        seed, choice = (0, 0) if sampling.temperature == 0 else (sampling.seed, sampling.choice)
+        key = f"{seed}/{choice}/{len(context)}".encode()
+        digest = blake2b(context.tobytes(), digest_size=16, key=key[:64]).digest()
+        drawn, ending = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+        masked = len(context) - prompt_length < sampling.min_tokens
+        if self.end_ids and not masked and ending < self.end_probability * 2.0**64:
+            return self.end_ids[ending % len(self.end_ids)]
+        span = self.last - self.first + 1
+        token = self.first + drawn % span
+        if masked:
+            banned = {*self.end_ids, *sampling.stop_token_ids}
+            token = next((t for i in range(span) if (t := self.first + (drawn + i) % span) not in banned), token)
+        return token
+
+    def logprobs(self, token: int, count: int) -> TokenLogprobs:
+        """Plausible numbers: the chosen token first, its followers in the range less likely."""
+        span = self.last - self.first + 1
+        others = [self.first + (token + i) % span for i in range(1, count + 1)]
+        ids = [token, *(t for t in others if t != token)][:count]
+        return TokenLogprobs(-0.25, [(t, -0.25 * (rank + 1)) for rank, t in enumerate(ids)])
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What a sequence's runner state amounts to here."""
+
+    sampling: Sampling
+    known: "array[int]"
+    prompt_length: int
+
+
+def default_info(**changes: object) -> RunnerInfo:
+    """A small model; name the fields that matter to you."""
+    fields: dict[str, object] = {
+        "fingerprint": "fake",
+        "invariant": True,
+        "vocab_size": 1024,
+        "context": 512,
+        "block_size": 16,
+        "blocks": 256,
+        "slots": 64,
+        "max_batch_tokens": 512,
+        "end_ids": (2,),
+    }
+    return RunnerInfo(**(fields | changes))  # type: ignore[arg-type]
+
+
+class FakeRunner:
+    """Implements the Runner protocol. With a ManualClock a step advances it, with any other it sleeps."""
+
+    def __init__(
+        self,
+        info: RunnerInfo,
+        *,
+        clock: Clock | None = None,
+        step_time: StepTime | None = None,
+        tokens: tuple[int, int] | None = None,
+        end_probability: float = 0.0,
+        fault: Fault | None = None,
+    ) -> None:
+        first, last = tokens or (max([2, *info.end_ids]) + 1, info.vocab_size - 1)
+        self.vocabulary = Vocabulary(first, last, info.end_ids, end_probability)
+        self._info = info
+        self._clock = clock
+        self._step_time = step_time
+        self._fault = fault
+        self._slots: dict[int, _Slot] = {}
+        cells = info.blocks * info.block_size
+        self._positions = [array("i", [UNWRITTEN]) * cells for _ in range(info.layer_groups)]  # the "K" ...
+        self._tokens = [array("I", [0]) * cells for _ in range(info.layer_groups)]  # ... and the "V"
+        self._count = array("i", range(info.context))
+        self._batch: Batch | None = None
+        self._submitted = 0.0
+
+    @property
+    def info(self) -> RunnerInfo:
+        return self._info
+
+    def submit(self, batch: Batch) -> None:
+        """Takes a step. It is computed in `collect`, so that a table changed in between is noticed too."""
+        assert self._batch is None, "one step at a time"
+        assert batch.work, "an empty batch"
+        assert batch.token_count <= self._info.max_batch_tokens, "more tokens than a step may have"
+        self._batch = batch
+        self._submitted = time.monotonic()
+
+    def collect(self) -> StepResult:
+        batch, self._batch = self._batch, None
+        assert batch is not None, "nothing was submitted"
+        for opening in batch.openings:
+            self._open(opening)
+        assert len({work.slot for work in batch.work}) == len(batch.work), "a slot twice in one step"
+        self._check_sharing(batch)
+        for work in batch.work:
+            self._write(work)
+        sampled = [self._result(work) for work in batch.work]
+        return StepResult(sampled, self._spend(batch))
+
+    def close(self) -> None:
+        self._slots.clear()
+
+    def _open(self, opening: Opening) -> None:
+        assert 0 <= opening.slot < self._info.slots, opening.slot
+        assert 0 < opening.prompt_length <= len(opening.known) < self._info.context
+        self._slots[opening.slot] = _Slot(opening.sampling, opening.known[:], opening.prompt_length)
+
+    def _check_sharing(self, batch: Batch) -> None:
+        """A block that one work writes must be in no other's table."""
+        size = self._info.block_size
+        for group in range(self._info.layer_groups):
+            writers: dict[int, int] = {}
+            for work in batch.work:
+                end = work.start + len(work.tokens)
+                table = work.tables[group]
+                assert end <= len(table) * size, f"the tables do not cover slot {work.slot}"
+                assert len(set(table)) == len(table) and max(table) < self._info.blocks, "a bad block table"
+                for block in table[work.start // size : -(-end // size)]:
+                    assert writers.setdefault(block, work.slot) == work.slot, f"block {block} has two writers"
+            for work in batch.work:
+                for block in work.tables[group]:
+                    assert writers.get(block, work.slot) == work.slot, f"block {block} is read while it is written"
+
+    def _write(self, work: Work) -> None:
+        slot = self._slots.get(work.slot)
+        assert slot is not None, f"slot {work.slot} was never opened"
+        end = work.start + len(work.tokens)
+        assert work.tokens and work.tokens == slot.known[work.start : end], f"not the tokens of slot {work.slot}"
+        assert max(work.tokens) < self._info.vocab_size
+        assert not work.sample or end == len(slot.known), "sampled before all known tokens were computed"
+        assert len(work.tables) == self._info.layer_groups
+        size = self._info.block_size
+        for group, table in enumerate(work.tables):
+            for position, token in enumerate(work.tokens, work.start):
+                cell = table[position // size] * size + position % size
+                self._positions[group][cell] = position
+                self._tokens[group][cell] = token
+
+    def _read(self, work: Work) -> "array[int]":
+        """The context as the cache has it, through the block tables."""
+        length = work.start + len(work.tokens)
+        contexts = [self._read_group(work, group, length) for group in range(self._info.layer_groups)]
+        assert all(context == contexts[0] for context in contexts), "the layer groups disagree"
+        return contexts[0]
+
+    def _read_group(self, work: Work, group: int, length: int) -> "array[int]":
+        size = self._info.block_size
+        positions, tokens = array("i"), array("I")
+        for block in work.tables[group][: -(-length // size)]:
+            positions += self._positions[group][block * size : (block + 1) * size]
+            tokens += self._tokens[group][block * size : (block + 1) * size]
+        wrong = positions[:length] != self._count[:length]
+        assert not wrong, f"slot {work.slot} reads unwritten or foreign KV: {positions[:length]}"
+        return tokens[:length]
+
+    def _result(self, work: Work) -> Sampled | None:
+        context = self._read(work)  # a real model reads the cache for every row, sampled or not
+        if not work.sample:
+            return None
+        slot = self._slots[work.slot]
+        error = self._fault(slot.sampling, len(context)) if self._fault else None
+        if error is not None:
+            return Sampled(0, error=error)
+        token = self.vocabulary.next_token(context, slot.sampling, slot.prompt_length)
+        slot.known.append(token)
+        count = slot.sampling.logprobs
+        return Sampled(token, None if count is None else self.vocabulary.logprobs(token, count))
+
+    def _spend(self, batch: Batch) -> float:
+        seconds = self._step_time(batch) if self._step_time else 0.0
+        if isinstance(self._clock, ManualClock):
+            self._clock.advance(seconds)
+        elif self._clock is not None or self._step_time is not None:
+            time.sleep(max(0.0, self._submitted + seconds - time.monotonic()))
+        return seconds

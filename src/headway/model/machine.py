@@ -1,0 +1,21 @@
+"""What this machine could do at best: the limits that speeds are stated against."""
+
+from dataclasses import dataclass
+
+from headway import _native
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Limits measured by native code that shares nothing with the model's kernels (best of five, all threads)."""
+
+    threads: int
+    isa: str
+    read_bytes_per_s: float  # vector loads over 512 MiB
+    int8_macs_per_s: float  # int8 dot products in registers
+
+
+def probe(threads: int) -> Machine:
+    """Measures for about a second."""
+    read, macs = _native.probe(threads)
+    return Machine(threads, _native.best_isa(), read, macs)

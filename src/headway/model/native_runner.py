@@ -1,0 +1,172 @@
+"""The runner over the native C++ core: int8-dot and bf16 kernels over a paged half-precision KV pool."""
+
+import time
+from array import array
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Self
+
+from headway import _native
+from headway.core.config import EngineSettings
+from headway.core.errors import ModelError
+from headway.core.events import TokenLogprobs
+from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult, Work
+from headway.model.end_tokens import end_ids_of
+from headway.model.fingerprint import weights_fingerprint
+from headway.model.spec import Architecture, Checkpoint, ModelSpec, Weight
+
+_KV_TYPE = "f16"
+
+
+@dataclass(frozen=True, slots=True)
+class Macs:
+    """Multiply-adds with weights for one token: in all layers, and in the head."""
+
+    layers: int
+    head: int
+
+    @classmethod
+    def of(cls, spec: ModelSpec) -> Self:
+        attention = spec.hidden * spec.head_dim * (2 * spec.heads + 2 * spec.kv_heads)
+        return cls(spec.layers * (attention + 3 * spec.hidden * spec.ffn), spec.vocab * spec.hidden)
+
+
+class NativeRunner:
+    """Computes one step at a time on its own thread, with the GIL released.
+
+    Invariant (decision 2): a row's bits depend on neither batch, chunking, cache nor threads.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, architecture: Architecture, settings: EngineSettings) -> None:
+        spec = architecture.spec(checkpoint)
+        limits = self._limits(spec, settings)
+        try:
+            self._core = _native.Core(self._config(spec, self._context(spec, settings)), limits)
+            digest = weights_fingerprint(self._load(checkpoint, architecture, spec))
+            self._core.finish()
+        except (ValueError, MemoryError) as error:
+            raise ModelError(f"{checkpoint.path}: {error}") from error
+        self._info = RunnerInfo(
+            fingerprint=f"hw-{digest}-native-{self._core.isa}-{_KV_TYPE}",
+            invariant=True,
+            vocab_size=spec.vocab,
+            context=self._context(spec, settings),
+            block_size=_native.BLOCK,
+            blocks=limits.blocks,
+            slots=limits.slots,
+            max_batch_tokens=limits.max_tokens,
+            end_ids=tuple(i for i in end_ids_of(checkpoint) if i < spec.vocab),
+        )
+        self.macs_per_token = Macs.of(spec)
+        # An embedding that is not the head is looked up, not read.
+        lookup = 0 if spec.tied else spec.vocab * spec.hidden / (self.macs_per_token.layers + 2 * self.macs_per_token.head)
+        self.bytes_per_token = int(self._core.weight_bytes * (1 - lookup))
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="native-step")
+        self._step: Future[StepResult] | None = None
+
+    @property
+    def info(self) -> RunnerInfo:
+        return self._info
+
+    def submit(self, batch: Batch) -> None:
+        if self._step is not None:
+            raise RuntimeError("submit() before the former step was collected")
+        self._step = self._worker.submit(self._compute, batch)
+
+    def collect(self) -> StepResult:
+        if self._step is None:
+            raise RuntimeError("collect() without submit()")
+        step, self._step = self._step, None
+        return step.result()
+
+    def close(self) -> None:
+        self._worker.shutdown(wait=True)
+
+    def logits(self, sample: int) -> list[float]:
+        """Raw logits of the last step's `sample`-th drawn row (at most the last `_native.LOGIT_ROWS` are held)."""
+        return self._core.logits(sample)
+
+    def _compute(self, batch: Batch) -> StepResult:
+        for opening in batch.openings:
+            self._open(opening)
+        header, tokens, tables = array("i"), array("I"), array("I")
+        for work in batch.work:
+            count = len(work.tokens)
+            header.extend((work.slot, work.start, count, work.sample))
+            tokens.extend(work.tokens)
+            blocks = -(-(work.start + count) // _native.BLOCK)
+            table = work.tables[0]
+            tables.extend(table if len(table) == blocks else table[:blocks])
+        start = time.perf_counter()
+        drawn = self._core.step(header, tokens, tables)
+        elapsed = time.perf_counter() - start
+        return StepResult(
+            [_sampled(w, d) if w.sample else None for w, d in zip(batch.work, drawn, strict=True)], elapsed
+        )
+
+    def _open(self, opening: Opening) -> None:
+        given, native = opening.sampling, _native.Sampling()
+        for name in (
+            "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+            "min_tokens", "choice",
+        ):  # fmt: skip
+            setattr(native, name, getattr(given, name))
+        native.seed = given.seed & 0xFFFFFFFFFFFFFFFF
+        native.logprobs = -1 if given.logprobs is None else given.logprobs
+        native.logit_bias = list(given.logit_bias)
+        native.end_ids = sorted({*self._info.end_ids, *given.stop_token_ids})
+        self._core.open(opening.slot, native, opening.known, opening.prompt_length)
+
+    def _load(self, checkpoint: Checkpoint, architecture: Architecture, spec: ModelSpec) -> Iterator[Weight]:
+        """Packs each weight, and passes it on for the fingerprint."""
+        for weight in architecture.weights(checkpoint, spec):
+            tensor = weight.tensor
+            rows, columns = tensor.shape
+            self._core.load(weight.role, weight.layer, tensor.type, rows, columns, tensor.data)
+            yield weight
+
+    @staticmethod
+    def _context(spec: ModelSpec, settings: EngineSettings) -> int:
+        if settings.context is not None and settings.context > spec.context:
+            raise ModelError(
+                f"engine.context = {settings.context} exceeds the model's context of {spec.context} tokens"
+            )
+        return settings.context or spec.context
+
+    @classmethod
+    def _limits(cls, spec: ModelSpec, settings: EngineSettings) -> _native.Limits:
+        context = cls._context(spec, settings)
+        padded_head = -(-spec.head_dim // 16) * 16
+        block_bytes = spec.layers * spec.kv_heads * 2 * _native.BLOCK * padded_head * 2
+        limits = _native.Limits()
+        limits.threads = settings.threads
+        limits.slots = settings.max_sequences
+        limits.max_tokens = max(settings.max_step_tokens, 1)
+        wanted = settings.max_sequences * -(-context // _native.BLOCK)  # more could never be used
+        limits.blocks = min(wanted, (settings.kv_memory_mb << 20) // block_bytes)
+        if limits.blocks < 1:
+            raise ModelError(
+                f"engine.kv_memory_mb = {settings.kv_memory_mb} holds not even one block of {block_bytes} bytes"
+            )
+        return limits
+
+    @staticmethod
+    def _config(spec: ModelSpec, context: int) -> _native.Config:
+        config = _native.Config()
+        for name in (
+            "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "norm_eps", "rope_scale", "tied",
+        ):  # fmt: skip
+            setattr(config, name, getattr(spec, name))
+        config.context = context
+        config.inv_freq = [float(f) for f in spec.inv_freq]
+        config.windows = list(spec.windows)
+        return config
+
+
+def _sampled(work: Work, drawn: _native.Sampled) -> Sampled:
+    if not drawn.finite:
+        return Sampled(0, error=f"the model gave a non-finite logit at position {work.start + len(work.tokens)}")
+    if not drawn.logprob and not drawn.top:
+        return Sampled(drawn.token)
+    return Sampled(drawn.token, TokenLogprobs(drawn.logprob, drawn.top))

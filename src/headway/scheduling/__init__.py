@@ -1,0 +1,1 @@
+"""Who shares a step: sequences, paged blocks, plan and commit."""

@@ -1,0 +1,182 @@
+"""The loop: plan → submit → publish → collect → commit, forever."""
+
+from array import array
+from collections import deque
+from collections.abc import Callable
+
+from headway.core.clock import Clock
+from headway.core.config import Settings
+from headway.core.errors import ModelError
+from headway.core.events import Emission, Finish, Load, StepMessage
+from headway.core.request import Cancel, ToEngine, worker_of
+from headway.core.runner import Batch, Opening, Runner, Work
+from headway.core.sampling import Sampling
+from headway.scheduling.admission import Admission, Demand
+from headway.scheduling.plan import Plan
+from headway.scheduling.scheduler import Scheduler
+from headway.scheduling.step_record import StepRecord
+
+Publish = Callable[[int, StepMessage], None]  # worker's index, what it gets
+OnStep = Callable[[StepRecord], None]
+
+
+class Engine:
+    """Drives one runner. Knows no transport: messages come in by `submit`, and go out by calling `publish`.
+
+    One thread calls `step`; `submit` may come from any, also while a step computes (it takes effect at the boundary).
+
+    A step's tokens are published right after the next step was submitted, not before it is planned. Measured at 64
+    sequences: planning 15 us (110 when all need a block), publishing 17 us and the socket's share. This order hides
+    publishing behind the compute threads, which would idle through it otherwise, and the tokens leave one plan()
+    later. If nothing is left running there is no next step to wait for, and they go at once.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        settings: Settings,
+        clock: Clock,
+        epoch: int,
+        publish: Publish,
+        on_step: OnStep | None = None,
+    ) -> None:
+        self.scheduler = Scheduler(runner.info, settings)
+        self._runner = runner
+        self._clock = clock
+        self._epoch = epoch
+        self._publish = publish
+        self._on_step = on_step
+        self._admission = Admission(settings.queue)
+        self._inbox: deque[ToEngine] = deque()
+        self._outbox: list[Emission] = []
+        self._ready = False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request is live or something is yet to be received or published."""
+        return bool(self._inbox or self._outbox) or self.scheduler.has_work
+
+    def submit(self, message: ToEngine) -> None:
+        """Takes a request or a cancel; the next step acts on it."""
+        self._inbox.append(message)
+
+    def next_wake(self, now: float) -> float | None:
+        """When to call `step` next: `now` if there is something to do, None if only a message can bring it."""
+        return now if self._inbox or self._outbox else self.scheduler.next_ask(now)
+
+    def load(self) -> Load:
+        """A snapshot; between steps it is exact."""
+        scheduler = self.scheduler
+        counters = scheduler.counters
+        demand = self._demand()
+        backlog = scheduler.backlog()
+        return Load(
+            time=self._clock.now(),
+            ready=self._ready,
+            waiting=demand.waiting,
+            waiting_tokens=backlog,
+            running=len(scheduler.running),
+            free_blocks=scheduler.blocks.available,
+            total_blocks=scheduler.blocks.total,
+            predicted_wait_s=self._admission.predicted_wait_s(demand, backlog),
+            steps=counters.steps,
+            computed_tokens=counters.computed_tokens,
+            cached_tokens=counters.cached_tokens,
+            preemptions=counters.preemptions,
+            recomputed_tokens=counters.recomputed_tokens,
+        )
+
+    def warm_up(self) -> None:
+        """Has the model make one token, outside of any request; only then does the load say ready."""
+        if self.scheduler.running:
+            raise RuntimeError("warm up before the first step: it uses slot 0 and block 0")
+        tokens = array("I", [0])
+        tables = tuple(array("I", [0]) for _ in range(self._runner.info.layer_groups))
+        opening = Opening(0, Sampling(max_tokens=1, temperature=0.0), tokens, 1)
+        self._runner.submit(Batch([Work(0, 0, tokens, tables, True)], [opening]))
+        sampled = self._runner.collect().sampled[0]
+        if sampled is None or sampled.error is not None:
+            raise ModelError(f"the model made no token: {sampled.error if sampled else 'nothing was sampled'}")
+        self._ready = True
+
+    def step(self) -> bool:
+        """Receives, plans, computes and commits one step. False: there was nothing to do."""
+        clock = self._clock
+        begin = clock.now()
+        self._receive()
+        plan = self.scheduler.plan(begin)
+        if not plan.batch.work:
+            self._outbox += plan.emissions
+            return self._send()
+        planned = clock.now()
+        self._runner.submit(plan.batch)
+        submitted = clock.now()
+        self._outbox += plan.emissions
+        self._send()
+        published = clock.now()
+        result = self._runner.collect()
+        collected = clock.now()
+        finished = self.scheduler.counters.finished
+        self._outbox += [emission for _, emission in self.scheduler.commit(plan, result)]
+        self._ready = True
+        committed = clock.now()
+        self._admission.record(plan.tokens, self.scheduler.counters.finished - finished, committed - begin)
+        if not self.scheduler.running:
+            self._send()
+        if self._on_step is not None:
+            times = (begin, planned - begin, published - submitted, collected - planned)
+            self._on_step(self._record(plan, times, result.compute_s, committed - collected))
+        return True
+
+    def _receive(self) -> None:
+        inbox = self._inbox
+        while inbox:
+            message = inbox.popleft()
+            if message.epoch != self._epoch:
+                continue
+            if isinstance(message, Cancel):
+                self.scheduler.cancel(message.id, message.reason)
+                continue
+            demand = self._demand()
+            problem = self._admission.problem(demand, len(message.prompt) // 4)
+            if problem is None or self.scheduler.is_live(message.id):
+                self.scheduler.add(message)
+                continue
+            retry = self._admission.retry_after_s(demand, self.scheduler.backlog())
+            refusal = Emission(id=message.id, finish=Finish.REFUSED, detail=problem, retry_after_s=retry)
+            self._outbox.append(refusal)
+
+    def _demand(self) -> Demand:
+        scheduler = self.scheduler
+        return Demand(len(scheduler.waiting), scheduler.waiting.tokens, scheduler.room)
+
+    def _send(self) -> bool:
+        """Publishes the outbox, one message to each worker that has something in it."""
+        if not self._outbox:
+            return False
+        emissions, self._outbox = self._outbox, []
+        by_worker: dict[int, list[Emission]] = {}
+        for emission in emissions:
+            by_worker.setdefault(worker_of(emission.id), []).append(emission)
+        load = self.load()
+        for worker, share in by_worker.items():
+            self._publish(worker, StepMessage(epoch=self._epoch, emissions=share, load=load))
+        return True
+
+    def _record(
+        self, plan: Plan, times: tuple[float, float, float, float], compute_s: float, commit_s: float
+    ) -> StepRecord:
+        begin, plan_s, publish_s, execute_s = times
+        return StepRecord(
+            step=self.scheduler.counters.steps,
+            time=begin,
+            plan_s=plan_s,
+            publish_s=publish_s,
+            execute_s=execute_s,
+            compute_s=compute_s,
+            commit_s=commit_s,
+            tokens=plan.tokens,
+            sequences=len(plan.sequences),
+            waiting=len(self.scheduler.waiting),
+            running=len(self.scheduler.running),
+        )

@@ -1,0 +1,33 @@
+"""What plan() decides and commit() completes."""
+
+from dataclasses import dataclass, field
+
+from headway.core.events import Emission
+from headway.core.runner import Batch
+from headway.scheduling.sequence import Sequence
+
+
+@dataclass(slots=True)
+class Plan:
+    """One step: `sequences[i]` owns `batch.work[i]`. A plan with work must be committed; an empty one is done.
+
+    `emissions` are what is known before the step computes: started sequences, and those that ended without it.
+    """
+
+    batch: Batch = field(default_factory=lambda: Batch([]))
+    sequences: list[Sequence] = field(default_factory=list)
+    started: list[Sequence] = field(default_factory=list)  # planned for the first time
+    emissions: list[Emission] = field(default_factory=list)
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since start."""
+
+    steps: int = 0
+    computed_tokens: int = 0
+    cached_tokens: int = 0
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+    finished: int = 0

@@ -1,0 +1,118 @@
+"""One request inside the scheduler: the tokens it knows, how many are computed, and where their K and V lie."""
+
+from array import array
+
+from headway.core.events import Finish
+from headway.core.request import EngineRequest
+
+
+class Sequence:
+    """Known tokens are the prompt and what was emitted; a step computes some of known - computed (decision 1).
+
+    There is no phase: a sequence with one uncomputed token decodes, one with more prefills, recomputes or replays.
+    Running means holding a slot; everything else is waiting, or finished.
+    """
+
+    __slots__ = (
+        "arrival",
+        "cached_tokens",
+        "computed",
+        "deadline",
+        "ends",
+        "finish",
+        "hashes",
+        "id",
+        "known",
+        "limit",
+        "min_tokens",
+        "order",
+        "peak",
+        "prompt_length",
+        "registered",
+        "room",
+        "salt",
+        "sampling",
+        "slot",
+        "started",
+        "tables",
+    )
+
+    def __init__(self, request: EngineRequest, serial: int, context: int, end_ids: frozenset[int]) -> None:
+        known = array("I")
+        known.frombytes(request.prompt)
+        sampling = request.sampling
+        self.id = request.id
+        self.sampling = sampling
+        self.arrival = request.arrival
+        self.deadline = request.deadline
+        self.salt = request.salt
+        self.order = (request.arrival, serial)  # one total order: who is older, in the queue and as a victim
+        self.known = known
+        self.prompt_length = len(known)
+        self.limit = min(len(known) + sampling.max_tokens, context)  # known tokens it may grow to
+        self.min_tokens = sampling.min_tokens
+        stops = frozenset(sampling.stop_token_ids)
+        self.ends = stops if sampling.ignore_eos else (end_ids | stops if stops else end_ids)
+        self.computed = 0
+        self.peak = 0  # most tokens ever computed; below it a step recomputes
+        self.cached_tokens = 0  # prompt tokens found in the prefix cache at the first start
+        self.slot: int | None = None
+        self.started = False
+        self.finish: Finish | None = None
+        self.tables: tuple[array[int], ...] = ()  # one array('I') of block indices per layer group
+        self.room = 0  # tokens that the tables cover
+        self.hashes: list[bytes] = []  # chained hash of each full block of `known`, as far as it was asked for
+        self.registered = 0  # leading blocks known to the prefix cache
+
+    @property
+    def running(self) -> bool:
+        return self.slot is not None
+
+    @property
+    def uncomputed(self) -> int:
+        return len(self.known) - self.computed
+
+    @property
+    def emitted(self) -> int:
+        return len(self.known) - self.prompt_length
+
+    def advance(self, count: int) -> int:
+        """A step has computed `count` more tokens; says how many of them were computed before a preemption."""
+        start = self.computed
+        end = self.computed = start + count
+        assert end <= len(self.known) and end <= self.room, self
+        peak = self.peak
+        if end <= peak:
+            return count
+        self.peak = end
+        return peak - start if start < peak else 0
+
+    def append(self, token: int) -> Finish | None:
+        """Takes the token that follows the last computed one; says whether that ends the sequence."""
+        known = self.known
+        length = len(known) + 1
+        assert self.computed == length - 1 and length <= self.limit, self
+        known.append(token)
+        # The sampler masks end tokens before min_tokens; one that comes anyway must not end the sequence.
+        if token in self.ends and length - self.prompt_length > self.min_tokens:
+            return Finish.STOP
+        return Finish.LENGTH if length == self.limit else None
+
+    def reset(self) -> None:
+        """Forgets what was computed (its blocks are gone) but nothing that is known."""
+        self.computed = self.registered = self.room = 0
+        self.tables = ()
+        self.slot = None
+
+    def check(self) -> None:
+        """Asserts the length invariant of a live sequence between steps."""
+        assert 0 < self.prompt_length <= len(self.known) <= self.limit, self
+        assert self.computed < len(self.known) and self.finish is None, self
+        assert self.computed <= self.room and self.computed <= self.peak, self
+        assert self.running or not self.tables, self
+
+    def __repr__(self) -> str:
+        return (
+            f"Sequence(id={self.id}, known={len(self.known)}, computed={self.computed}, room={self.room},"
+            f" slot={self.slot}, limit={self.limit}, finish={self.finish})"
+        )

@@ -1,0 +1,66 @@
+"""Runs token sequences through a runner and keeps every position's logits."""
+
+from array import array
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.core.config import EngineSettings
+from headway.core.runner import Batch, Opening, Work
+from headway.core.sampling import Sampling
+from headway.model.load import load_runner
+from headway.model.native_runner import NativeRunner
+
+GREEDY = Sampling(max_tokens=1, temperature=0.0)
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def open_runner(path: Path, threads: int = 2) -> NativeRunner:
+    return load_runner(path, EngineSettings(threads=threads, kv_memory_mb=64, max_sequences=32, max_step_tokens=2048))
+
+
+class Teacher:
+    """Feeds known tokens and reads logits; each sequence has a slot and its own blocks."""
+
+    def __init__(self, runner: NativeRunner, sequences: list[list[int]]) -> None:
+        self.runner = runner
+        self.known = [array("I", ids) for ids in sequences]
+        self.computed = [0] * len(sequences)
+        size = runner.info.block_size
+        longest = max(map(len, sequences)) + 64
+        per = -(-longest // size)
+        # interleaved, so that no table is contiguous
+        self.tables = [array("I", range(i, i + per * len(sequences), len(sequences))) for i in range(len(sequences))]
+        self.openings = [Opening(i, GREEDY, ids, len(ids)) for i, ids in enumerate(self.known)]
+
+    def advance(self, counts: list[int]) -> list[tuple[NDArray[np.float32], int] | None]:
+        """Computes counts[i] more tokens of each sequence in one step; logits and greedy choice after the last."""
+        work, who = [], []
+        for i, count in enumerate(counts):
+            if count:
+                start = self.computed[i]
+                work.append(Work(i, start, self.known[i][start : start + count], (self.tables[i],), True))
+                who.append(i)
+                self.computed[i] += count
+        self.runner.submit(Batch(work, self.openings))
+        self.openings = []
+        drawn = self.runner.collect().sampled
+        out: list[tuple[NDArray[np.float32], int] | None] = [None] * len(counts)
+        for row, i in enumerate(who):
+            sampled = drawn[row]
+            assert sampled is not None and sampled.error is None
+            out[i] = (np.array(self.runner.logits(row), np.float32), sampled.token)
+        return out
+
+
+def all_logits(runner: NativeRunner, sequences: list[list[int]]) -> list[NDArray[np.float32]]:
+    """Logits at every position of every sequence, [length, vocab] each: one token of each sequence a step."""
+    teacher = Teacher(runner, sequences)
+    rows: list[list[NDArray[np.float32]]] = [[] for _ in sequences]
+    for step in range(max(map(len, sequences))):
+        counts = [1 if step < len(ids) else 0 for ids in sequences]
+        for i, got in enumerate(teacher.advance(counts)):
+            if got is not None:
+                rows[i].append(got[0])
+    return [np.stack(r) for r in rows]

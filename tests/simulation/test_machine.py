@@ -1,0 +1,107 @@
+"""Hypothesis drives the engine through arbitrary interleavings of requests, cancels, time and steps."""
+
+import os
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from rig import EPOCH, Rig, make_request, make_settings
+
+from headway.core.events import Finish
+from headway.core.request import Cancel
+from headway.model.fake_runner import default_info
+
+STEM = [(7 * i) % 200 + 3 for i in range(80)]
+
+
+class EngineMachine(RuleBasedStateMachine):
+    requests = Bundle("requests")
+
+    @initialize(
+        blocks=st.integers(4, 30),
+        slots=st.integers(1, 6),
+        step_tokens=st.sampled_from([1, 5, 16, 64]),
+        policy=st.sampled_from(["continuous", "dynamic", "static"]),
+        prefix_cache=st.booleans(),
+        groups=st.integers(1, 2),
+    )
+    def start(self, blocks: int, slots: int, step_tokens: int, policy: str, prefix_cache: bool, groups: int) -> None:
+        info = default_info(blocks=blocks, block_size=4, slots=slots, context=90, layer_groups=groups)
+        chosen = make_settings(step_tokens=step_tokens, policy=policy, prefix_cache=prefix_cache, max_batch=3)
+        self.rig = Rig(info, chosen, end_probability=0.03)
+        self.serial = 0
+
+    @rule(
+        target=requests,
+        stem=st.sampled_from([0, 3, 4, 16, 40, 41, 80]),
+        tail=st.just([]) | st.lists(st.integers(3, 900), max_size=12),
+        max_tokens=st.integers(0, 30),
+        patience=st.none() | st.floats(-0.01, 0.2),
+        lag=st.sampled_from([0.0, 0.0, 0.01]),
+        salt=st.sampled_from([b"", b"a"]),
+    )
+    def submit(
+        self, stem: int, tail: list[int], max_tokens: int, patience: float | None, lag: float, salt: bytes
+    ) -> int:
+        self.serial += 1
+        now = self.rig.clock.now()
+        deadline = None if patience is None else now + patience
+        prompt = STEM[:stem] + tail
+        request = make_request(
+            self.serial, prompt, arrival=now - lag, deadline=deadline, salt=salt, max_tokens=max_tokens
+        )
+        self.rig.submit(request)
+        return self.serial
+
+    @rule(request=consumes(requests))
+    def cancel(self, request: int) -> None:
+        self.rig.cancel(request)
+        self.rig.step()
+        assert not self.rig.scheduler.is_live(request)
+        assert all(s.id != request for s in self.rig.scheduler.running)
+
+    @rule(request=consumes(requests))
+    def cancel_while_computing(self, request: int) -> None:
+        self.rig.runner.during = lambda: self.rig.scheduler.cancel(request, "stop string")
+        self.rig.step()
+        self.rig.runner.during = None
+        assert all(s.id != request for s in self.rig.scheduler.running) or self.rig.scheduler.is_live(request)
+
+    @rule()
+    def speak_of_another_life(self) -> None:
+        self.rig.engine.submit(make_request(999, [5], epoch=EPOCH - 1))
+        self.rig.engine.submit(Cancel(id=self.serial, epoch=EPOCH - 1, reason="old"))
+
+    @rule(count=st.integers(1, 8))
+    def step(self, count: int) -> None:
+        for _ in range(count):
+            self.rig.step()
+
+    @rule(seconds=st.floats(0, 0.1))
+    def sleep(self, seconds: float) -> None:
+        self.rig.clock.advance(seconds)
+
+    @invariant()
+    def nothing_runs_past_its_deadline(self) -> None:
+        if hasattr(self, "rig") and self.rig.records:
+            begin = self.rig.records[-1].time
+            assert all(s.deadline is None or s.deadline > begin for s in self.rig.scheduler.running)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "rig"):
+            return
+        self.rig.runner.during = None
+        self.rig.run()
+        for request, story in self.rig.stories.items():
+            assert story.finish is not None
+            if story.finish is not Finish.FAILED and self.rig.requests[request].sampling.max_tokens:
+                self.rig.check_tokens(request)
+
+
+TestEngineMachine = EngineMachine.TestCase
+TestEngineMachine.settings = settings(
+    max_examples=int(os.environ.get("HEADWAY_TEST_EXAMPLES", "60")),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

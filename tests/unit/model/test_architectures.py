@@ -1,0 +1,178 @@
+"""Specs and weights of each family: equal from both kinds of file, and strict about what is there."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tiny_gguf import FFN, HEAD_DIM, HEADS, HIDDEN, KV_HEADS, VOCAB, llama_tensors
+
+from headway.core.errors import ModelError
+from headway.model.architectures.registry import architecture_of
+from headway.model.checkpoint import open_checkpoint
+from headway.model.spec import ModelSpec, RawTensor
+
+ModelWriter = Callable[..., Path]
+Weights = dict[tuple[str, int], RawTensor]
+
+
+def read(path: Path) -> tuple[ModelSpec, Weights]:
+    checkpoint = open_checkpoint(path)
+    family = architecture_of(checkpoint)
+    spec = family.spec(checkpoint)
+    return spec, {(weight.role, weight.layer): weight.tensor for weight in family.weights(checkpoint, spec)}
+
+
+def test_spec_of_a_gguf_file(make_gguf: ModelWriter) -> None:
+    spec, weights = read(make_gguf())
+    assert (spec.layers, spec.hidden, spec.heads, spec.kv_heads, spec.head_dim) == (
+        1,
+        HIDDEN,
+        HEADS,
+        KV_HEADS,
+        HEAD_DIM,
+    )
+    assert (spec.ffn, spec.vocab, spec.context, spec.windows, spec.tied) == (FFN, VOCAB, 128, (0,), True)
+    roles = ["attn_norm", "q", "k", "v", "o", "ffn_norm", "gate", "up", "down"]
+    assert list(weights) == [("embed", -1), *((role, 0) for role in roles), ("final_norm", -1)]
+
+
+def test_q_and_k_rows_come_in_half_order(make_gguf: ModelWriter) -> None:
+    bias = np.arange(KV_HEADS * HEAD_DIM, dtype=np.float32)
+    _, weights = read(make_gguf(tensors={"blk.0.attn_k.bias": bias}))
+    half = HEAD_DIM // 2
+    for role, name in (("q", "blk.0.attn_q.weight"), ("k", "blk.0.attn_k.weight")):
+        ours, written = weights[role, 0].data.view(np.float32), llama_tensors()[name]
+        for row in range(len(written)):
+            head, inside = divmod(row, HEAD_DIM)
+            assert np.array_equal(ours[row], written[head * HEAD_DIM + inside % half * 2 + inside // half])
+    assert weights["k_bias", 0].data[0].view(np.float32)[:HEAD_DIM].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("name", ["llama_llama3", "llama_linear", "qwen2", "qwen2_yarn", "qwen3_tied"])
+def test_both_kinds_of_file_say_the_same(name: str, parity_fixtures: Path) -> None:
+    """The GGUF files were converted from these folders by llama.cpp's own code."""
+    spec, weights = read(parity_fixtures / "hf" / name)
+    for path in (parity_fixtures / "gguf").glob(f"{name}-*.gguf"):
+        other, converted = read(path)
+        assert list(converted) == list(weights)
+        assert np.allclose(other.inv_freq, spec.inv_freq, rtol=1e-6, atol=0)
+        assert other.rope_scale == pytest.approx(spec.rope_scale)
+        same = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context", "windows", "tied")
+        assert [getattr(other, field) for field in same] == [getattr(spec, field) for field in same]
+        for place, tensor in converted.items():
+            assert tensor.shape == weights[place].shape
+            if tensor.type in ("F32", "F16", "BF16"):
+                np.testing.assert_allclose(floats(tensor), floats(weights[place]), rtol=1e-2, atol=1e-6)
+
+
+def floats(tensor: RawTensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+    data = np.ascontiguousarray(tensor.data)
+    if tensor.type == "BF16":
+        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return data.view(np.float32 if tensor.type == "F32" else np.float16).astype(np.float32)
+
+
+def test_biases_and_head_norms_are_there_where_they_should_be(parity_fixtures: Path) -> None:
+    _, qwen2 = read(parity_fixtures / "hf" / "qwen2")
+    _, qwen3 = read(parity_fixtures / "hf" / "qwen3")
+    assert {role for role, _ in qwen2 if role.endswith("_bias")} == {"q_bias", "k_bias", "v_bias"}
+    assert {role for role, _ in qwen3} >= {"q_norm", "k_norm"}
+    assert not any(role.endswith("_bias") for role, _ in qwen3)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "windows"),
+    [
+        ("mistral_window", {}, (24, 24)),
+        ("mistral_window", {"sliding_window": 7}, (7, 7)),
+        ("mistral_window", {"sliding_window": None}, (4096, 4096)),  # absent: Mistral's default
+        ("mistral_full", {}, (0, 0)),  # null
+        ("llama_linear", {"sliding_window": 7}, (0, 0)),
+        ("qwen2", {"sliding_window": 7, "layer_types": None}, (0, 0)),
+        (
+            "qwen2",
+            {"sliding_window": 7, "layer_types": None, "use_sliding_window": True, "max_window_layers": 1},
+            (0, 7),
+        ),
+        (
+            "qwen2",
+            {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"], "use_sliding_window": True},
+            (7, 0),
+        ),
+    ],
+)
+def test_windows(copy_model: ModelWriter, name: str, config: Mapping[str, Any], windows: tuple[int, ...]) -> None:
+    assert read(copy_model(name, config=config))[0].windows == windows
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"llama.block_count": None}, r"llama\.block_count is missing"),
+        ({"llama.block_count": "two"}, r"llama\.block_count must be a whole number"),
+        ({"llama.embedding_length": 0}, r"llama\.embedding_length must not be 0"),
+        ({"llama.attention.head_count_kv": 3}, "4 heads cannot share 3"),
+        ({"llama.attention.key_length": 7}, "head size of 7"),
+        ({"llama.attention.value_length": 16}, "value_length must equal"),
+        ({"llama.expert_count": 8}, "mixtures of experts are not supported"),
+        ({"llama.feed_forward_length": 32}, r"ffn_gate\.weight has the shape \(64, 32\), not \(32, 32\)"),
+        ({"llama.block_count": 2}, r"tensor blk\.1\.attn_norm\.weight is missing"),
+    ],
+)
+def test_metadata_that_does_not_fit_is_refused(
+    make_gguf: ModelWriter, metadata: Mapping[str, Any], message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        read(make_gguf(metadata))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"blk.0.attn_q.weight": None}, r"blk\.0\.attn_q\.weight is missing"),
+        ({"blk.0.attn_q_norm.weight": np.ones(HEAD_DIM, np.float32)}, r"unknown tensor blk\.0\.attn_q_norm\.weight"),
+        ({"blk.1.attn_q.weight": np.ones((4, 4), np.float32)}, r"unknown tensor blk\.1\.attn_q\.weight"),
+        ({"output_norm.weight": np.ones(HIDDEN + 1, np.float32)}, r"output_norm\.weight has the shape \(1, 33\)"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(make_gguf: ModelWriter, tensors: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        read(make_gguf(tensors=tensors))
+
+
+def test_stored_frequencies_are_no_surprise(make_gguf: ModelWriter) -> None:
+    read(make_gguf(tensors={"blk.0.attn_rot_embd.weight": np.ones(HEAD_DIM // 2, np.float32)}))
+
+
+def test_a_head_beside_a_tied_embedding_must_equal_it(copy_model: ModelWriter) -> None:
+    path = copy_model("llama_llama3") / "model.safetensors"
+    tensors = load_file(path)
+    save_file(tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"].copy()}, path)
+    assert read(path.parent)[0].tied
+    save_file(tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"] + 1}, path)
+    with pytest.raises(ModelError, match=r"unknown tensor lm_head\.weight"):
+        read(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"hidden_act": "gelu"}, "hidden_act gelu is not supported"),
+        ({"quantization_config": {"quant_method": "awq"}}, "quantised by awq"),
+        ({"attention_bias": True}, r"q_proj\.bias is missing"),
+        ({"model_type": "mamba"}, r"mamba is not supported \(llama, mistral, qwen2, qwen3 are\)"),
+    ],
+)
+def test_configs_that_are_not_computed_are_refused(
+    copy_model: ModelWriter, config: Mapping[str, Any], message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        read(copy_model("llama_llama3", config=config))
+
+
+def test_the_default_model(default_model: Path) -> None:
+    spec, weights = read(default_model)
+    assert (spec.layers, spec.vocab, spec.context, spec.tied, len(weights)) == (30, 49152, 8192, True, 272)

@@ -1,0 +1,17 @@
+from rig import make_request
+
+from headway.scheduling.sequence import Sequence
+from headway.scheduling.waiting import WaitingQueue
+
+
+def test_oldest_first_whatever_the_order_of_adding() -> None:
+    queue = WaitingQueue()
+    made = [
+        Sequence(make_request(i, [1] * (i + 1), arrival=a), i, 9, frozenset()) for i, a in enumerate([2.0, 1.0, 1.0])
+    ]
+    for sequence in made:
+        queue.add(sequence)
+    assert [s.id for s in queue] == [1, 2, 0] and queue.head is made[1]
+    assert (len(queue), queue.tokens) == (3, 6)
+    queue.remove(made[2])
+    assert [s.id for s in queue] == [1, 0] and queue.tokens == 3
