@@ -130,11 +130,12 @@ NB_MODULE(_ext, m) {
           "logits",
           [](const Core& c, int sample) {
             if (sample < 0 || sample >= kLogitRows) throw std::invalid_argument("no such sample");
-            const float* from = c.engine.logits(sample);
-            return std::vector<float>(from, from + c.engine.config().vocab);
+            return nb::ndarray<nb::numpy, const float, nb::ndim<1>>(c.engine.logits(sample), {(std::size_t)c.engine.config().vocab},
+                                                                   nb::find(&c));
           },
-          "sample"_a, "raw logits of a sample of the last step")
+          "sample"_a, "raw logits of a sample of the last step; a view that the next step overwrites")
       .def_prop_ro("isa", [](const Core& c) { return std::string(c.engine.isa()); })
       .def_prop_ro("weight_bytes", [](const Core& c) { return c.engine.weight_bytes(); })
+      .def_prop_ro("embedding_bytes", [](const Core& c) { return c.engine.embedding_bytes(); })
       .def_prop_ro("kv_bytes", [](const Core& c) { return c.engine.kv_bytes(); });
 }

@@ -17,7 +17,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def open_runner(path: Path, threads: int = 2) -> NativeRunner:
-    return load_runner(path, EngineSettings(threads=threads, kv_memory_mb=64, max_sequences=32, max_step_tokens=2048))
+    return load_runner(path, EngineSettings(threads=threads, kv_memory_mb=128, max_sequences=32, max_step_tokens=2048))
 
 
 class Teacher:
@@ -50,7 +50,7 @@ class Teacher:
         for row, i in enumerate(who):
             sampled = drawn[row]
             assert sampled is not None and sampled.error is None
-            out[i] = (np.array(self.runner.logits(row), np.float32), sampled.token)
+            out[i] = (self.runner.logits(row), sampled.token)
         return out
 
 

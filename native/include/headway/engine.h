@@ -91,7 +91,8 @@ class Engine {
 
   const Config& config() const;
   const char* isa() const;
-  std::size_t weight_bytes() const;  // as packed in memory
+  std::size_t weight_bytes() const;     // as packed in memory
+  std::size_t embedding_bytes() const;  // of these, the embedding's
   std::size_t kv_bytes() const;      // the pool's size
 
  private:

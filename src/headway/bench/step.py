@@ -15,10 +15,10 @@ from headway.core.clock import MonotonicClock
 from headway.core.config import Settings
 from headway.core.events import StepMessage
 from headway.core.request import EngineRequest
+from headway.core.runner import Runner
 from headway.core.sampling import Sampling
 from headway.model.load import load_runner
 from headway.model.machine import Machine, probe
-from headway.model.native_runner import NativeRunner
 from headway.scheduling.engine import Engine
 
 CONTEXT = 128  # tokens before the first measured one
@@ -57,16 +57,16 @@ def measure(path: Path, settings: Settings, progress: Progress) -> StepReport:
     runner = load_runner(path, settings.engine)
     try:
         bench = _Bench(runner, settings)
-        macs = runner.macs_per_token
-        by_compute = machine.int8_macs_per_s / (macs.layers + macs.head)
-        limits = {1: machine.read_bytes_per_s / runner.bytes_per_token, 8: by_compute, 32: by_compute}
+        info = runner.info
+        by_compute = machine.int8_macs_per_s / (info.layer_macs + info.head_macs)
+        limits = {1: machine.read_bytes_per_s / info.bytes_per_token, 8: by_compute, 32: by_compute}
         speeds = {}
         for sequences, limit in limits.items():
             progress(f"decoding {sequences} sequence{'s' if sequences > 1 else ''}")
             speeds[sequences] = _speed(statistics.median(bench.decode(sequences) for _ in range(ROUNDS)), limit)
         progress(f"prefilling {PREFILL} tokens")
         prefill = statistics.median(bench.prefill() for _ in range(ROUNDS))
-        prefill_limit = machine.int8_macs_per_s * PREFILL / (PREFILL * macs.layers + macs.head)
+        prefill_limit = machine.int8_macs_per_s * PREFILL / (PREFILL * info.layer_macs + info.head_macs)
         return StepReport(speeds[1], speeds[8], speeds[32], _speed(prefill, prefill_limit), machine)
     finally:
         runner.close()
@@ -79,7 +79,7 @@ def _speed(tokens_per_s: float, limit: float) -> Speed:
 class _Bench:
     """Drives one engine with random prompts, so that nothing comes from the prefix cache."""
 
-    def __init__(self, runner: NativeRunner, settings: Settings) -> None:
+    def __init__(self, runner: Runner, settings: Settings) -> None:
         self._engine = Engine(runner, settings, MonotonicClock(), epoch=0, publish=self._publish)
         self._engine.warm_up()
         self._vocab = runner.info.vocab_size
@@ -118,7 +118,9 @@ class _Bench:
             ids = array("I", (self._random.randrange(self._vocab) for _ in range(prompt)))
             sampling = Sampling(max_tokens=output, temperature=0.8, top_p=0.95, seed=self._serial, ignore_eos=True)
             now = time.monotonic()
-            self._engine.submit(EngineRequest(id=self._serial, epoch=0, prompt=ids.tobytes(), sampling=sampling, arrival=now))
+            self._engine.submit(
+                EngineRequest(id=self._serial, epoch=0, prompt=ids.tobytes(), sampling=sampling, arrival=now)
+            )
 
     def _drain(self) -> None:
         while self._engine.has_work:

@@ -1,15 +1,15 @@
 """One tree of errors; `delivery/http_errors.py` maps it to HTTP in one table.
 
-    HeadwayError
-    ├── InvalidRequest          what the client sent cannot be served, now or later        400
-    │   ├── ContextOverflow     prompt (plus output) does not fit the context              400
-    │   └── UnknownModel                                                                    404
-    ├── Unauthorized            missing or wrong API key                                    401
-    ├── Overloaded              refused now, come back in `retry_after_s`                   429
-    ├── DeadlineExceeded        its time ran out                                            504
-    ├── EngineUnavailable       engine loading, hung or dead; come back                     503
-    ├── RequestFailed           this one request failed inside the engine                   500
-    └── ModelError              a model cannot be loaded (files, architecture, types)       start-up only
+HeadwayError
+├── InvalidRequest          what the client sent cannot be served, now or later        400
+│   ├── ContextOverflow     prompt (plus output) does not fit the context              400
+│   └── UnknownModel                                                                    404
+├── Unauthorized            missing or wrong API key                                    401
+├── Overloaded              refused now, come back in `retry_after_s`                   429
+├── DeadlineExceeded        its time ran out                                            504
+├── EngineUnavailable       engine loading, hung or dead; come back                     503
+├── RequestFailed           this one request failed inside the engine                   500
+└── ModelError              a model cannot be loaded (files, architecture, types)       start-up only
 """
 
 

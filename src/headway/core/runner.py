@@ -24,6 +24,9 @@ class RunnerInfo:
     max_batch_tokens: int  # most tokens computed in one step
     layer_groups: int = 1  # layers of equal attention span share a block table
     end_ids: tuple[int, ...] = ()  # end-of-sequence ids: union of all sources
+    layer_macs: int = 0  # multiply-adds with weights that one token costs in all layers; 0: unknown
+    head_macs: int = 0  # and, where it is sampled, in the output head
+    bytes_per_token: int = 0  # weights read to decode one token alone
 
 
 @dataclass(frozen=True, slots=True)

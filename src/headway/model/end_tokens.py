@@ -17,7 +17,7 @@ _TURN_ENDS = (
     "<|eom_id|>",
     "<|end|>",
     "<end_of_turn>",
-    "<｜end▁of▁sentence｜>",  # noqa: RUF001
+    "<｜end▁of▁sentence｜>",
     "</s>",
 )
 

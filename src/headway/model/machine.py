@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headway import _native
+import headway._native as _native
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ import time
 from array import array
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Self
 
-from headway import _native
+import numpy as np
+from numpy.typing import NDArray
+
+import headway._native as _native
 from headway.core.config import EngineSettings
 from headway.core.errors import ModelError
 from headway.core.events import TokenLogprobs
@@ -17,19 +18,6 @@ from headway.model.fingerprint import weights_fingerprint
 from headway.model.spec import Architecture, Checkpoint, ModelSpec, Weight
 
 _KV_TYPE = "f16"
-
-
-@dataclass(frozen=True, slots=True)
-class Macs:
-    """Multiply-adds with weights for one token: in all layers, and in the head."""
-
-    layers: int
-    head: int
-
-    @classmethod
-    def of(cls, spec: ModelSpec) -> Self:
-        attention = spec.hidden * spec.head_dim * (2 * spec.heads + 2 * spec.kv_heads)
-        return cls(spec.layers * (attention + 3 * spec.hidden * spec.ffn), spec.vocab * spec.hidden)
 
 
 class NativeRunner:
@@ -57,11 +45,11 @@ class NativeRunner:
             slots=limits.slots,
             max_batch_tokens=limits.max_tokens,
             end_ids=tuple(i for i in end_ids_of(checkpoint) if i < spec.vocab),
+            layer_macs=spec.layer_macs,
+            head_macs=spec.head_macs,
+            # An embedding that is not the head is looked up, not read.
+            bytes_per_token=self._core.weight_bytes - (0 if spec.tied else self._core.embedding_bytes),
         )
-        self.macs_per_token = Macs.of(spec)
-        # An embedding that is not the head is looked up, not read.
-        lookup = 0 if spec.tied else spec.vocab * spec.hidden / (self.macs_per_token.layers + 2 * self.macs_per_token.head)
-        self.bytes_per_token = int(self._core.weight_bytes * (1 - lookup))
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="native-step")
         self._step: Future[StepResult] | None = None
 
@@ -83,9 +71,9 @@ class NativeRunner:
     def close(self) -> None:
         self._worker.shutdown(wait=True)
 
-    def logits(self, sample: int) -> list[float]:
-        """Raw logits of the last step's `sample`-th drawn row (at most the last `_native.LOGIT_ROWS` are held)."""
-        return self._core.logits(sample)
+    def logits(self, sample: int) -> NDArray[np.float32]:
+        """Raw logits of the last step's `sample`-th drawn row (at most the last `_native.LOGIT_ROWS` are held); a copy."""
+        return self._core.logits(sample).copy()
 
     def _compute(self, batch: Batch) -> StepResult:
         for opening in batch.openings:

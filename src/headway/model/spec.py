@@ -72,6 +72,16 @@ class ModelSpec:
     windows: tuple[int, ...]  # per layer: keys a query sees, itself included; 0: all
     tied: bool  # the output head is the embedding
 
+    @property
+    def layer_macs(self) -> int:
+        """Multiply-adds with weights for one token in all layers."""
+        attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        return self.layers * (attention + 3 * self.hidden * self.ffn)
+
+    @property
+    def head_macs(self) -> int:
+        return self.vocab * self.hidden
+
 
 @dataclass(frozen=True, slots=True)
 class Weight:

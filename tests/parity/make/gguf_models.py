@@ -29,15 +29,14 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import gguf_reference
+import hf_models
 import llama_cpp
+import llama_cpp_reference
 import numpy as np
 import torch
 import transformers
 from gguf import GGMLQuantizationType, GGUFReader, LlamaFileType
-
-import gguf_reference
-import hf_models
-import llama_cpp_reference
 from hf_models import MODELS, Tiny, plain
 from texts import TEXTS
 

@@ -20,17 +20,15 @@ The tokenizers are trained on ../fixtures/quality_text.txt (public domain).
 
 import argparse
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tiny_tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file
-
-import tiny_tokenizers
 
 VOCAB = 320
 LENGTHS = (5, 23, 70)
@@ -248,7 +246,7 @@ def check(name: str, folder: Path, answers: dict[str, np.ndarray]) -> None:
     np.testing.assert_array_equal(forward(again.eval(), ids), answers["logits"][-1])
     assert answers["greedy_margin"].min() > 0.04, f"{name}: nearly a tie in the greedy choices; change the seed"
     distinct = len(np.unique(answers["greedy"]))
-    size = os.path.getsize(folder / "model.safetensors")
+    size = (folder / "model.safetensors").stat().st_size
     tensors = {str(t.dtype) for t in load_file(folder / "model.safetensors").values()}
     print(
         f"{name:16} {size:7} B {sorted(tensors)} logits std {answers['logits'][-1].std():.2f}"

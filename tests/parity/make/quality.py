@@ -19,11 +19,10 @@ embedding. --cross-check also loads the file with transformers' own GGUF reader 
 import argparse
 from pathlib import Path
 
+import gguf_reference
 import numpy as np
 import torch
 import transformers
-
-import gguf_reference
 
 TEXT = Path(__file__).resolve().parent.parent / "fixtures" / "quality_text.txt"
 WINDOW = 512

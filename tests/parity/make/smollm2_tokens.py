@@ -13,12 +13,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
-from tokenizers import Tokenizer
-
 import gguf_reference
+import llama_cpp
 import llama_cpp_reference
 from texts import TEXTS
+from tokenizers import Tokenizer
 
 
 def entry(model: llama_cpp.Llama, hf: Tokenizer, text: str) -> dict[str, Any]:

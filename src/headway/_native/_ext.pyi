@@ -1,0 +1,73 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK: int
+LOGIT_ROWS: int
+
+def best_isa() -> str: ...
+def probe(threads: int) -> tuple[float, float]: ...
+
+class Config:
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    context: int
+    norm_eps: float
+    rope_scale: float
+    inv_freq: list[float]
+    windows: list[int]
+    tied: bool
+
+class Limits:
+    threads: int
+    blocks: int
+    slots: int
+    max_tokens: int
+
+class Sampling:
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    min_tokens: int
+    logprobs: int
+    choice: int
+    seed: int
+    logit_bias: list[tuple[int, float]]
+    end_ids: list[int]
+
+class Sampled:
+    @property
+    def token(self) -> int: ...
+    @property
+    def finite(self) -> bool: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def top(self) -> list[tuple[int, float]]: ...
+
+# Buffers: anything with the buffer protocol, of the type that bind/module.cpp names.
+class Core:
+    def __init__(self, config: Config, limits: Limits) -> None: ...
+    def load(self, role: str, layer: int, type: str, rows: int, columns: int, data: Any) -> None: ...
+    def finish(self) -> None: ...
+    def open(self, slot: int, sampling: Sampling, known: Any, prompt: int) -> None: ...
+    def step(self, header: Any, tokens: Any, tables: Any) -> list[Sampled]: ...
+    def logits(self, sample: int) -> NDArray[np.float32]: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def embedding_bytes(self) -> int: ...
+    @property
+    def kv_bytes(self) -> int: ...

@@ -1,0 +1,159 @@
+"""The `headway` command. Each subcommand imports what it needs when it runs: `--help` and the parent stay light."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from headway.core.config import Settings, load_settings
+from headway.core.errors import HeadwayError
+
+app = typer.Typer(
+    name="headway",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help=__doc__.split(".")[0],
+)
+bench_app = typer.Typer(no_args_is_help=True, help="Measure the engine.")
+app.add_typer(bench_app, name="bench")
+
+Model = Annotated[
+    str | None,
+    typer.Argument(help="A .gguf file, a Hugging Face folder or hf:org/name[:file]. Default: SmolLM2-135M-Instruct."),
+]
+ModelOption = Annotated[str | None, typer.Option("--model", "-m", help="As for serve.")]
+Config = Annotated[Path | None, typer.Option("--config", help="A headway.toml.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Compute threads. Default: one per core.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longest answer, in tokens.")]
+Temperature = Annotated[float, typer.Option("--temperature", help="0 always takes the most likely token.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same answer. Default: random.")]
+
+
+@app.command()
+def serve(
+    model: Model = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")] = None,
+    config: Config = None,
+    threads: Threads = None,
+    api_workers: Annotated[int | None, typer.Option(help="API processes.")] = None,
+    policy: Annotated[str | None, typer.Option(help="continuous, dynamic or static batching.")] = None,
+    api_key: Annotated[str | None, typer.Option(envvar="HEADWAY_API_KEY", help="Key that clients must send.")] = None,
+) -> None:
+    """Serve an OpenAI-compatible API until interrupted."""
+    settings = _settings(
+        config,
+        {
+            "model": model,
+            "server": {"host": host, "port": port, "api_workers": api_workers, "api_key": api_key},
+            "engine": {"threads": threads},
+            "batching": {"policy": policy},
+        },
+    )
+    from headway.serving.supervisor import Supervisor
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = settings.model_copy(update={"model": str(_fetch(settings.model))})
+    supervisor = Supervisor(
+        settings, engine_module="headway.serving.engine_process", api_module="headway.delivery.api_process"
+    )
+    raise typer.Exit(supervisor.run())
+
+
+@app.command()
+def run(
+    prompt: Annotated[str, typer.Argument(help="What to ask. - reads it from standard input.")],
+    model: ModelOption = None,
+    config: Config = None,
+    max_tokens: MaxTokens = 1024,
+    temperature: Temperature = 0.0,
+    seed: Seed = None,
+) -> None:
+    """Answer one prompt on the terminal, with the engine in this process."""
+    from headway.cli.talk import answer, open_llm
+
+    text = sys.stdin.read() if prompt == "-" else prompt
+    with open_llm(_settings(config, {"model": model})) as llm:
+        answer(llm, [{"role": "user", "content": text}], _params(max_tokens, temperature, seed))
+
+
+@app.command()
+def chat(
+    model: ModelOption = None,
+    config: Config = None,
+    system: Annotated[str | None, typer.Option("--system", help="A system message to begin with.")] = None,
+    max_tokens: MaxTokens = 1024,
+    temperature: Temperature = 0.7,
+    seed: Seed = None,
+) -> None:
+    """Talk to the model. Ctrl-C stops the answer, Ctrl-D or /exit ends, /new begins anew."""
+    from headway.cli.talk import converse, open_llm
+
+    with open_llm(_settings(config, {"model": model})) as llm:
+        converse(llm, system, _params(max_tokens, temperature, seed))
+
+
+@bench_app.command("step")
+def bench_step(
+    model: ModelOption = None,
+    config: Config = None,
+    threads: Threads = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Tokens per second without HTTP, each beside this machine's own limit."""
+    settings = _settings(config, {"model": model, "engine": {"threads": threads}})
+    from headway.bench.report import print_steps
+    from headway.bench.step import measure
+
+    path = _fetch(settings.model)
+    report = measure(path, settings, lambda line: print(f"{line} ...", file=sys.stderr, flush=True))
+    print_steps(report, as_json=json)
+
+
+def _settings(config: Path | None, overrides: dict[str, Any]) -> Settings:
+    """Exits with one line per wrong setting."""
+    given = {
+        key: {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+        for key, value in overrides.items()
+        if value is not None
+    }
+    if config is None and Path("headway.toml").is_file():
+        config = Path("headway.toml")
+    try:
+        return load_settings(config, given)
+    except ValidationError as error:
+        for problem in error.errors():
+            _complain(f"setting {'.'.join(map(str, problem['loc']))}: {problem['msg']}")
+    except (OSError, ValueError) as error:
+        _complain(f"config file: {error}")
+    raise typer.Exit(2)
+
+
+def _fetch(model: str | None) -> Path:
+    from headway.model.source import resolve
+
+    return resolve(model)
+
+
+def _params(max_tokens: int, temperature: float, seed: int | None) -> Any:
+    from headway.offline.llm import Params
+
+    return Params(max_tokens=max_tokens, temperature=temperature, seed=seed)
+
+
+def _complain(message: str) -> None:
+    print(f"headway: {message}", file=sys.stderr)
+
+
+def main() -> None:
+    try:
+        app()
+    except HeadwayError as error:
+        _complain(error.message)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
