@@ -65,7 +65,7 @@ class Threads {
     ticket_.store(epoch << 32, std::memory_order_release);
     while (claim(0)) {
     }
-    while (done_.load(std::memory_order_acquire) < items) pause();
+    for (Patience patience; done_.load(std::memory_order_acquire) < items;) patience.wait();
     ticket_.store(epoch << 32 | kClosed, std::memory_order_release);
   }
 
@@ -73,13 +73,25 @@ class Threads {
   using Call = void (*)(const void*, int, int);
   static constexpr std::uint64_t kClosed = 0xffffffffull;
 
-  static void pause() {
+  // Waits a little: at first by spinning, since most waits are shorter than a system call, then by giving the core away,
+  // since what is waited for may be a thread that the system has put to sleep on it.
+  class Patience {
+   public:
+    void wait() {
+      if (++turns_ > kSpins) {
+        std::this_thread::yield();
+        return;
+      }
 #if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    std::this_thread::yield();
+      __builtin_ia32_pause();
 #endif
-  }
+    }
+    void renew() { turns_ = 0; }
+
+   private:
+    static constexpr int kSpins = 400;  // some 10 us
+    int turns_ = 0;
+  };
 
   bool claim(int thread) {
     std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
@@ -105,8 +117,11 @@ class Threads {
         wake_.wait(lock, [this] { return stop_ || active_.load(std::memory_order_relaxed); });
         if (stop_) return;
       }
-      while (active_.load(std::memory_order_relaxed))
-        if (!claim(thread)) pause();
+      Patience patience;
+      while (active_.load(std::memory_order_relaxed)) {
+        if (claim(thread)) patience.renew();
+        else patience.wait();
+      }
     }
   }
 

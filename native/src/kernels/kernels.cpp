@@ -17,6 +17,12 @@ constexpr int kRows = 4;
 constexpr int kHeads = 4;
 #endif
 
+// Asks for `N` bytes of the next tile: tiles are short, and the processor's own prefetchers restart at every page.
+template <int N>
+inline void ahead(const std::uint8_t* p) {
+  for (int i = 0; i < N; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+
 template <Format F>
 inline void unpack(const std::uint8_t* code, u8 (&w)[8]) {
   if constexpr (F == Format::Q4) {
@@ -47,6 +53,8 @@ inline void quantised_rows(const Packed& w, const std::uint8_t* tile, const Acti
   const std::int32_t* offset = x.offset + (std::size_t)row * groups * 2;
   for (int g = 0; g < groups; g++) {
     u8 v[8];
+    ahead<fi.code_bytes>(tile + (std::size_t)g * fi.code_bytes + w.tile_bytes);
+    ahead<fi.scale_bytes>(scales + (std::size_t)g * fi.scale_bytes + w.tile_bytes);
     unpack<F>(tile + (std::size_t)g * fi.code_bytes, v);
     const auto* s = (const std::uint16_t*)(scales + (std::size_t)g * fi.scale_bytes);
     const f32 d = load_f16(s);
@@ -213,37 +221,70 @@ struct Reach {  // the lanes of block `b` that a query sees
   }
 };
 
-template <int N>
-void score_block(const Attention& a, int q0, int b, const std::uint16_t* keys, float* scores) {
-  f32 acc[N];
-  for (int i = 0; i < N; i++) acc[i] = set(0);
+// Scores of N queries against B neighbouring blocks: with few queries, more blocks keep the multipliers busy. Every
+// score is one sum over d in order, whatever N and B.
+template <int N, int B>
+void score_blocks(const Attention& a, int q0, int b, float* scores) {
+  f32 acc[B][N];
+  const std::uint16_t* keys[B];
+  const float* queries[N];
+  for (int j = 0; j < B; j++) keys[j] = a.pool + a.table[b + j] * a.block_stride;
+  for (int i = 0; i < N; i++) queries[i] = a.queries[q0 + i];
+  for (int j = 0; j < B; j++)
+    for (int i = 0; i < N; i++) acc[j][i] = set(0);
   for (int d = 0; d < a.head_dim; d++) {
-    const f32 k = load_f16(keys + (std::size_t)d * kLanes);
-    for (int i = 0; i < N; i++) acc[i] = fma(k, set(a.queries[q0 + i][d]), acc[i]);
+    f32 q[N];
+    for (int i = 0; i < N; i++) q[i] = set(queries[i][d]);
+    for (int j = 0; j < B; j++) {
+      const f32 k = load_f16(keys[j] + (std::size_t)d * kLanes);
+      for (int i = 0; i < N; i++) acc[j][i] = fma(k, q[i], acc[j][i]);
+    }
   }
-  for (int i = 0; i < N; i++) {
-    const Reach see(a, q0 + i, b);
-    store(scores + (std::size_t)i * kSplit,
-          within(see.from, see.to, mul(acc[i], set(a.scale)), -std::numeric_limits<float>::infinity()));
-  }
+  for (int j = 0; j < B; j++)
+    for (int i = 0; i < N; i++) {
+      const Reach see(a, q0 + i, b + j);
+      store(scores + (std::size_t)i * kSplit + j * kLanes,
+            within(see.from, see.to, mul(acc[j][i], set(a.scale)), -std::numeric_limits<float>::infinity()));
+    }
 }
 
 template <int N>
-void weigh_values(const Attention& a, int q0, int b0, int b1, int end, const float* weights, float* out) {
-  for (int d = 0; d < a.head_pad; d += kLanes) {
-    f32 acc[N];
-    for (int i = 0; i < N; i++) acc[i] = set(0);
-    for (int b = b0; b <= b1; b++) {
-      const std::uint16_t* v = a.pool + a.table[b] * a.block_stride + (std::size_t)a.head_pad * kLanes + d;
-      const int keys = end - b * kLanes < kLanes ? end - b * kLanes : kLanes;
-      const float* p = weights + (b % (kSplit / kLanes)) * kLanes;
-      for (int j = 0; j < keys; j++) {
-        const f32 value = load_f16(v + (std::size_t)j * a.head_pad);
-        for (int i = 0; i < N; i++) acc[i] = fma(value, set(p[(std::size_t)i * kSplit + j]), acc[i]);
+void score(const Attention& a, int q0, int b0, int b1, float* scores) {
+  constexpr int B = N <= 2 ? 4 : N <= 4 ? 2 : 1;
+  int b = b0;
+  for (; b + B - 1 <= b1; b += B) score_blocks<N, B>(a, q0, b, scores + (b % (kSplit / kLanes)) * kLanes);
+  for (; b <= b1; b++) score_blocks<N, 1>(a, q0, b, scores + (b % (kSplit / kLanes)) * kLanes);
+}
+
+// Weighted sums of D vectors of dimensions from `d` on; each is one sum over the keys in order.
+template <int N, int D>
+void weigh_dimensions(const Attention& a, int q0, int d, int b0, int b1, int end, const float* weights, float* out) {
+  f32 acc[D][N];
+  for (int j = 0; j < D; j++)
+    for (int i = 0; i < N; i++) acc[j][i] = set(0);
+  for (int b = b0; b <= b1; b++) {
+    const std::uint16_t* v = a.pool + a.table[b] * a.block_stride + (std::size_t)a.head_pad * kLanes + d;
+    const int keys = end - b * kLanes < kLanes ? end - b * kLanes : kLanes;
+    const float* p = weights + (b % (kSplit / kLanes)) * kLanes;
+    for (int key = 0; key < keys; key++) {
+      f32 weight[N];
+      for (int i = 0; i < N; i++) weight[i] = set(p[(std::size_t)i * kSplit + key]);
+      for (int j = 0; j < D; j++) {
+        const f32 value = load_f16(v + (std::size_t)key * a.head_pad + j * kLanes);
+        for (int i = 0; i < N; i++) acc[j][i] = fma(value, weight[i], acc[j][i]);
       }
     }
-    for (int i = 0; i < N; i++) store(out + (std::size_t)(q0 + i) * a.head_pad + d, acc[i]);
   }
+  for (int j = 0; j < D; j++)
+    for (int i = 0; i < N; i++) store(out + (std::size_t)(q0 + i) * a.head_pad + d + j * kLanes, acc[j][i]);
+}
+
+template <int N>
+void weigh(const Attention& a, int q0, int b0, int b1, int end, const float* weights, float* out) {
+  constexpr int D = N <= 4 ? 4 : 2;
+  int d = 0;
+  for (; d + (D - 1) * kLanes < a.head_pad; d += D * kLanes) weigh_dimensions<N, D>(a, q0, d, b0, b1, end, weights, out);
+  for (; d < a.head_pad; d += kLanes) weigh_dimensions<N, 1>(a, q0, d, b0, b1, end, weights, out);
 }
 
 template <template <int> class Call, class... A>
@@ -266,12 +307,12 @@ inline void by_count(int n, A&&... args) {
 template <int N>
 struct Score {
   template <class... A>
-  void operator()(A&&... args) const { score_block<N>(args...); }
+  void operator()(A&&... args) const { score<N>(args...); }
 };
 template <int N>
 struct Weigh {
   template <class... A>
-  void operator()(A&&... args) const { weigh_values<N>(args...); }
+  void operator()(A&&... args) const { weigh<N>(args...); }
 };
 
 void attend(const Attention& a, int split, float* scratch, float* most, float* sum, float* out) {
@@ -286,12 +327,9 @@ void attend(const Attention& a, int split, float* scratch, float* most, float* s
     return;
   }
   const int b0 = lo / kLanes, b1 = hi / kLanes, per = kSplit / kLanes;
-  for (int b = b0; b <= b1; b++) {
-    const std::uint16_t* keys = a.pool + a.table[b] * a.block_stride;
-    for (int q = 0; q < a.count; q += kHeads) {
-      const int n = a.count - q < kHeads ? a.count - q : kHeads;
-      by_count<Score>(n, a, q, b, keys, scratch + (std::size_t)q * kSplit + (b % per) * kLanes);
-    }
+  for (int q = 0; q < a.count; q += kHeads) {
+    const int n = a.count - q < kHeads ? a.count - q : kHeads;
+    by_count<Score>(n, a, q, b0, b1, scratch + (std::size_t)q * kSplit);
   }
   for (int i = 0; i < a.count; i++) {
     float* s = scratch + (std::size_t)i * kSplit;

@@ -72,7 +72,7 @@ class NativeRunner:
         self._worker.shutdown(wait=True)
 
     def logits(self, sample: int) -> NDArray[np.float32]:
-        """Raw logits of the last step's `sample`-th drawn row (at most the last `_native.LOGIT_ROWS` are held); a copy."""
+        """Raw logits of the last step's `sample`-th drawn row (the last `_native.LOGIT_ROWS` are held); a copy."""
         return self._core.logits(sample).copy()
 
     def _compute(self, batch: Batch) -> StepResult:
