@@ -13,13 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from headway.core.clock import MonotonicClock
 from headway.core.config import Settings, load_settings
 from headway.core.errors import HeadwayError, RequestFailed
-from headway.core.events import Emission, Finish, StepMessage, TokenLogprobs
+from headway.core.events import Emission, Finish, Load, StepMessage, TokenLogprobs
 from headway.core.request import Cancel, EngineRequest
 from headway.core.sampling import Sampling
 from headway.model.detokenizer import Detokenizer
 from headway.model.load import load_runner
 from headway.model.source import resolve
 from headway.model.text import load_text
+from headway.model.tokenizer import Tokenizer
 from headway.scheduling.engine import Engine
 from headway.serving.prompts import PromptEncoder
 from headway.serving.request import ChatPrompt, Prompt, Request, TextPrompt, TokenPrompt
@@ -102,6 +103,14 @@ class LLM:
         self._engine.warm_up()
         self._serial = 0
         self._live: dict[int, _Running] = {}
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._text.tokenizer
+
+    def load(self) -> Load:
+        """The engine's load and counters."""
+        return self._engine.load()
 
     def close(self) -> None:
         self._runner.close()

@@ -63,8 +63,12 @@ CASES: dict[str, tuple[dict[str, Any], list[float], float, int]] = {
     "yarn": (YARN, YARN_FREQUENCIES, 1.13862944, 256),
     "yarn with its own ramp": (
         {
-            **{"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 128},
-            **{"beta_fast": 16.0, "beta_slow": 2.0, "truncate": False},
+            "rope_type": "yarn",
+            "factor": 8.0,
+            "original_max_position_embeddings": 128,
+            "beta_fast": 16.0,
+            "beta_slow": 2.0,
+            "truncate": False,
         },
         [1.0, 0.1951755, 0.01327513, 0.0039528473, 0.00125, 0.00039528473, 0.000125, 3.9528473e-05],
         1.20794415,

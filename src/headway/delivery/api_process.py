@@ -1,0 +1,94 @@
+"""An API worker's process: uvicorn on the inherited listening socket."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+import uvloop
+
+from headway.core.config import Settings
+from headway.core.errors import ModelError
+from headway.delivery.app import create_app
+from headway.serving.child import ENGINE_DIED, Child
+from headway.serving.frontend import Frontend, load_frontend
+
+READY_POLL_S = 0.02
+CLOSE_S = 3  # what uvicorn gives connections to close after the drain
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its own signal handling: a signal starts the drain first."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def make_server(frontend: Frontend, settings: Settings) -> Server:
+    config = uvicorn.Config(
+        create_app(frontend, settings),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=settings.server.idle_connection_s,
+        timeout_graceful_shutdown=CLOSE_S,
+    )
+    return Server(config)
+
+
+async def serve(frontend: Frontend, settings: Settings, listener: socket.socket, child: Child) -> None:
+    """Until SIGTERM, and then until the drain is over."""
+    loop = asyncio.get_running_loop()
+    server = make_server(frontend, settings)
+    stopping = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+
+    def command(line: str) -> None:
+        if line.startswith(ENGINE_DIED):
+            loop.call_soon_threadsafe(frontend.engine_died, line.removeprefix(ENGINE_DIED).strip())
+
+    async def announce() -> None:
+        while not server.started or frontend.trouble() is not None:  # noqa: ASYNC110  uvicorn has no event for it
+            await asyncio.sleep(READY_POLL_S)
+        child.ready()
+
+    async def drain() -> None:
+        await stopping.wait()
+        await frontend.drain(settings.server.drain_s)
+        server.should_exit = True
+
+    child.on_command(command)
+    helpers = [asyncio.create_task(announce()), asyncio.create_task(drain())]
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for helper in helpers:
+            helper.cancel()
+
+
+def main() -> None:
+    # The tokenizer's own threads would compete with the engine's for the same cores.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    child = Child.start()
+    spec = child.spec
+    folder = Path(spec.metrics_dir) if spec.metrics_dir else None
+    try:
+        frontend = load_frontend(spec.settings, spec.address, spec.worker, folder)
+    except ModelError as error:
+        child.fail(error.message)
+    uvloop.run(serve(frontend, spec.settings, socket.socket(fileno=spec.listen_fd), child))
+
+
+if __name__ == "__main__":
+    main()

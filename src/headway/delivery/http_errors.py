@@ -1,0 +1,133 @@
+"""The one table from the tree of errors to HTTP, and OpenAI's error body."""
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from starlette.responses import Response
+
+from headway.core.errors import (
+    ContextOverflow,
+    DeadlineExceeded,
+    EngineUnavailable,
+    HeadwayError,
+    InvalidRequest,
+    Overloaded,
+    RequestFailed,
+    Unauthorized,
+    UnknownModel,
+)
+
+log = logging.getLogger(__name__)
+
+
+class BodyTooLarge(InvalidRequest):
+    """The request body exceeds settings.server.max_body_bytes; the rest of it is not read."""
+
+    code = "body_too_large"
+
+
+class NoSuchRoute(InvalidRequest):
+    """The path or method does not exist."""
+
+    code = "not_found"
+
+
+# Most specific class first in an error's own ancestry wins: (status, OpenAI's "type").
+TABLE: dict[type[HeadwayError], tuple[int, str]] = {
+    HeadwayError: (500, "server_error"),
+    InvalidRequest: (400, "invalid_request_error"),
+    ContextOverflow: (400, "invalid_request_error"),
+    BodyTooLarge: (413, "invalid_request_error"),
+    UnknownModel: (404, "invalid_request_error"),
+    NoSuchRoute: (404, "invalid_request_error"),
+    Unauthorized: (401, "authentication_error"),
+    Overloaded: (429, "rate_limit_error"),
+    DeadlineExceeded: (504, "timeout_error"),
+    EngineUnavailable: (503, "service_unavailable_error"),
+    RequestFailed: (500, "server_error"),
+}
+
+
+def status_of(error: HeadwayError) -> int:
+    return _row(error)[0]
+
+
+def _row(error: HeadwayError) -> tuple[int, str]:
+    return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+
+
+def error_body(error: HeadwayError) -> bytes:
+    """OpenAI's error object as JSON, all four fields always there; serialisable whatever the client had sent."""
+    fields = {
+        "message": _clean(error.message),
+        "type": _row(error)[1],
+        "param": _clean(error.param) if isinstance(error, InvalidRequest) and error.param is not None else None,
+        "code": error.code,
+    }
+    return msgspec.json.encode({"error": fields})
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()  # a lone surrogate has no UTF-8
+
+
+def error_response(error: HeadwayError) -> Response:
+    status = status_of(error)
+    headers = {"content-type": "application/json"}
+    if isinstance(error, Overloaded | EngineUnavailable):
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
+        headers["retry-after-ms"] = str(max(1, math.ceil(error.retry_after_s * 1000)))
+    elif isinstance(error, InvalidRequest | Unauthorized):
+        headers["x-should-retry"] = "false"
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if status == 413:
+        headers["connection"] = "close"  # what is left of the body will not be read
+    return Response(error_body(error), status, headers)
+
+
+def as_headway_error(error: Exception) -> HeadwayError:
+    """Any exception as one of ours; an unforeseen one is logged, and its text stays inside."""
+    if isinstance(error, HeadwayError):
+        return error
+    log.error("unforeseen error", exc_info=error)
+    return HeadwayError("internal error; the server's log says more")
+
+
+def validation_error(error: ValidationError) -> InvalidRequest:
+    """The first thing that is wrong with a body, with the path of the field as the client spelled it."""
+    return first_error(error.errors(include_url=False, include_context=True, include_input=False))
+
+
+def first_error(details: Sequence[ErrorDetails]) -> InvalidRequest:
+    """The first of pydantic's complaints in OpenAI's words."""
+    first = details[0]
+    param = _path(first["loc"])
+    kind = first["type"]
+    if kind == "json_invalid":
+        return InvalidRequest(f"the body is not JSON: {first['ctx']['error']}", code="invalid_json")
+    if kind == "extra_forbidden":
+        return InvalidRequest(f"unknown parameter: {param}", param=param, code="unknown_parameter")
+    if kind == "missing":
+        return InvalidRequest(f"{param} is required", param=param, code="missing_required_parameter")
+    if kind == "model_type" and not first["loc"]:
+        return InvalidRequest("the body must be a JSON object", code="invalid_type")
+    code = "unsupported_parameter" if kind == "unsupported" else _code(kind)
+    return InvalidRequest(f"{param}: {first['msg']}", param=param or None, code=code)
+
+
+def _code(kind: str) -> str:
+    return "invalid_type" if kind.endswith("_type") else "invalid_value"
+
+
+def _path(parts: tuple[Any, ...]) -> str:
+    """("messages", 0, "content") as "messages.0.content"; pydantic's notes in between are not the client's spelling."""
+    if parts[:1] == ("query",):
+        parts = parts[1:]
+    names = [str(p) for p in parts if not (isinstance(p, str) and (p == "[key]" or "[" in p))]
+    return ".".join(names)[:200]

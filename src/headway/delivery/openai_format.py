@@ -1,0 +1,151 @@
+"""What OpenAI's two response formats have in common: ids, usage, and JSON that is built once per chunk."""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from headway.core.errors import HeadwayError
+from headway.delivery.http_errors import error_body
+from headway.delivery.openai_request import UsageOptions
+from headway.serving.text_events import Delta, Done, Started, TextEvent, Usage
+
+encode = msgspec.json.encode
+TokenBytes = Callable[[int], bytes]
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(slots=True)
+class Head:
+    """The fields that every object of one response repeats."""
+
+    prefix: str  # of the id
+    object: str
+    model: str
+    fingerprint: str
+    id: str = field(init=False)
+    created: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.id = f"{self.prefix}-{secrets.token_hex(12)}"
+        self.created = int(time.time())
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": self.object,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+        }
+
+
+class StreamFormat(Protocol):
+    """How the events of one response become bytes of its body."""
+
+    media_type: str
+    keep_alive: bytes  # sent into a silence; empty: nothing
+
+    def event(self, index: int, event: TextEvent) -> bytes:
+        """The bytes of one event of choice `index`; empty: nothing to show."""
+        ...
+
+    def end(self) -> bytes:
+        """The last bytes of a response that went well."""
+        ...
+
+    def failed(self, error: HeadwayError) -> bytes:
+        """The last bytes of a response that did not."""
+        ...
+
+
+class WholeFormat(Protocol):
+    """How the events of one response become one JSON body."""
+
+    def add(self, index: int, event: TextEvent) -> None: ...
+
+    def body(self) -> bytes: ...
+
+
+class Totals:
+    """Usage summed over the choices of one response."""
+
+    def __init__(self, choices: int) -> None:
+        self._prompt = [0] * choices
+        self._cached = [0] * choices
+        self._completion = [0] * choices
+
+    def started(self, index: int, started: Started) -> None:
+        self._prompt[index] = started.prompt_tokens
+        self._cached[index] = started.cached_tokens
+
+    def delta(self, index: int, delta: Delta) -> None:
+        self._completion[index] += len(delta.token_ids)
+
+    def done(self, index: int, usage: Usage) -> None:
+        self._prompt[index] = usage.prompt_tokens
+        self._cached[index] = usage.cached_tokens
+        self._completion[index] = usage.completion_tokens
+
+    def fields(self) -> dict[str, Any]:
+        prompt, completion = sum(self._prompt), sum(self._completion)
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": sum(self._cached)},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        }
+
+
+class ChunkStream:
+    """The SSE stream of a response: everything around a choice's changing part is encoded once.
+
+    Subclasses say what the changing part of a choice is.
+    """
+
+    media_type = "text/event-stream"
+    keep_alive = b": keep-alive\n\n"
+
+    def __init__(self, head: Head, choices: int, usage: UsageOptions) -> None:
+        self._usage = usage
+        self._totals = Totals(choices)
+        self._base = encode(head.fields())[:-1]  # without the closing brace
+        self._open = b"data: " + self._base + b',"choices":[{"index":'
+        self._close = b',"usage":null}\n\n' if usage.at_end else b"}\n\n"
+
+    def _choice_text(self, index: int, delta: Delta) -> bytes:
+        """The JSON of a choice from after its index on, for new text."""
+        raise NotImplementedError
+
+    def _choice_end(self, index: int, done: Done) -> bytes:
+        """The same for its one final chunk."""
+        raise NotImplementedError
+
+    def event(self, index: int, event: TextEvent) -> bytes:
+        if isinstance(event, Delta):
+            choice = self._choice_text(index, event)
+            if self._usage.continuous:
+                self._totals.delta(index, event)
+        elif isinstance(event, Done):
+            self._totals.done(index, event.usage)
+            choice = self._choice_end(index, event)
+        else:
+            self._totals.started(index, event)
+            return b""
+        close = self._close
+        if self._usage.continuous:
+            close = b',"usage":' + encode(self._totals.fields()) + b"}\n\n"
+        return b"%b%d,%b}]%b" % (self._open, index, choice, close)
+
+    def end(self) -> bytes:
+        if not self._usage.at_end:
+            return DONE
+        usage = b',"choices":[],"usage":' + encode(self._totals.fields()) + b"}\n\n"
+        return b"data: " + self._base + usage + DONE
+
+    def failed(self, error: HeadwayError) -> bytes:
+        return b"data: " + error_body(error) + b"\n\n" + DONE

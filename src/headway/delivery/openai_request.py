@@ -1,0 +1,136 @@
+"""From OpenAI's request bodies to serving's Requests. Pure; every cap is checked here, before anything is allocated."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from headway.core.config import LimitSettings
+from headway.core.errors import InvalidRequest, UnknownModel
+from headway.core.sampling import Sampling
+from headway.delivery.schemas import ChatRequest, Common, CompletionRequest, Message
+from headway.serving.request import ChatPrompt, Prompt, Request, TextPrompt, TokenPrompt
+
+COMPLETION_MAX_TOKENS = 16  # what OpenAI documents for /v1/completions
+SEED_MASK = 2**64 - 1  # negative seeds are taken by their bits
+
+
+@dataclass(frozen=True, slots=True)
+class UsageOptions:
+    """What a stream shows of its token counts."""
+
+    at_end: bool = False
+    continuous: bool = False
+
+
+def check_model(asked: str | None, served: str) -> None:
+    """Raises UnknownModel; a request that names no model means the one there is."""
+    if asked is not None and asked != served:
+        raise UnknownModel(f"the model {asked[:200]!r} is not served here; {served!r} is", param="model")
+
+
+def chat_request(body: ChatRequest, limits: LimitSettings, arrival: float) -> Request:
+    """Raises InvalidRequest."""
+    if body.top_logprobs is not None and not body.logprobs:
+        raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
+    if body.max_tokens is not None and body.max_completion_tokens not in (None, body.max_tokens):
+        raise InvalidRequest("max_tokens and max_completion_tokens differ; send one", param="max_completion_tokens")
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    _cap(logprobs, limits.max_logprobs, "top_logprobs")
+    max_tokens = body.max_completion_tokens or body.max_tokens
+    return _request(body, ChatPrompt(chat_messages(body.messages)), max_tokens, logprobs, limits, arrival)
+
+
+def completion_requests(body: CompletionRequest, limits: LimitSettings, arrival: float) -> list[Request]:
+    """One request per prompt. Raises InvalidRequest."""
+    _cap(body.logprobs, limits.max_logprobs, "logprobs")
+    prompts = _prompts(body.prompt)
+    if len(prompts) > limits.max_prompts:
+        raise InvalidRequest(f"{len(prompts)} prompts; at most {limits.max_prompts} are taken", param="prompt")
+    max_tokens = body.max_tokens or COMPLETION_MAX_TOKENS
+    return [_request(body, prompt, max_tokens, body.logprobs, limits, arrival) for prompt in prompts]
+
+
+def usage_options(body: Common) -> UsageOptions:
+    """Raises InvalidRequest."""
+    options = body.stream_options
+    if options is None:
+        return UsageOptions()
+    if not body.stream:
+        raise InvalidRequest("stream_options needs stream: true", param="stream_options")
+    continuous = bool(options.continuous_usage_stats)
+    return UsageOptions(bool(options.include_usage), continuous and bool(options.include_usage))
+
+
+def chat_messages(messages: list[Message]) -> list[dict[str, Any]]:
+    """For the chat template. Templates know `system`; `developer` is OpenAI's newer name for it."""
+    result = []
+    for message in messages:
+        entry = {"role": "system" if message.role == "developer" else message.role, "content": message.content}
+        if message.name is not None:
+            entry["name"] = message.name
+        result.append(entry)
+    return result
+
+
+def _prompts(prompt: Any) -> list[Prompt]:
+    if isinstance(prompt, str):
+        return [TextPrompt(prompt)]
+    if isinstance(prompt[0], int):
+        return [TokenPrompt(prompt)]
+    return [TextPrompt(p) if isinstance(p, str) else TokenPrompt(p) for p in prompt]
+
+
+def _request(
+    body: Common,
+    prompt: Prompt,
+    max_tokens: int | None,
+    logprobs: int | None,
+    limits: LimitSettings,
+    arrival: float,
+) -> Request:
+    if max_tokens is not None and (body.min_tokens or 0) > max_tokens:
+        raise InvalidRequest(f"min_tokens exceeds max_tokens ({max_tokens})", param="min_tokens")
+    _cap(len(body.logit_bias or ()), limits.max_bias_entries, "logit_bias")
+    sampling = Sampling(
+        max_tokens=0,  # resolved once the prompt's length is known, as is the seed
+        temperature=_default(body.temperature, 1.0),
+        top_k=max(0, body.top_k or 0),
+        top_p=_default(body.top_p, 1.0),
+        min_p=_default(body.min_p, 0.0),
+        repetition_penalty=_default(body.repetition_penalty, 1.0),
+        presence_penalty=_default(body.presence_penalty, 0.0),
+        frequency_penalty=_default(body.frequency_penalty, 0.0),
+        logit_bias=tuple((body.logit_bias or {}).items()),
+        min_tokens=body.min_tokens or 0,
+        ignore_eos=bool(body.ignore_eos),
+        stop_token_ids=tuple(body.stop_token_ids or ()),
+        logprobs=logprobs,
+    )
+    return Request(
+        prompt=prompt,
+        sampling=sampling,
+        arrival=arrival,
+        max_tokens=max_tokens,
+        seed=None if body.seed is None else body.seed & SEED_MASK,
+        stop=_stops(body.stop, limits),
+    )
+
+
+def _default(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _stops(stop: Any, limits: LimitSettings) -> tuple[str, ...]:
+    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if len(stops) > limits.max_stop_strings:
+        raise InvalidRequest(f"{len(stops)} stop strings; at most {limits.max_stop_strings} are taken", param="stop")
+    for text in stops:
+        if not text:
+            raise InvalidRequest("a stop string is empty", param="stop")
+        if len(text.encode()) > limits.max_stop_bytes:
+            raise InvalidRequest(f"a stop string has more than {limits.max_stop_bytes} bytes", param="stop")
+    return stops
+
+
+def _cap(value: int | None, most: int, param: str) -> None:
+    if value is not None and value > most:
+        raise InvalidRequest(f"{param}: {value} is more than the {most} that this server takes", param=param)

@@ -1,0 +1,34 @@
+"""POST /v1/chat/completions"""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headway.core.config import Settings
+from headway.delivery.arrival import ARRIVAL
+from headway.delivery.body import read_body
+from headway.delivery.openai_chat import ChatStream, ChatWhole
+from headway.delivery.openai_format import Head
+from headway.delivery.openai_request import chat_request, check_model, usage_options
+from headway.delivery.openapi import takes
+from headway.delivery.reply import StreamReply, WholeReply
+from headway.delivery.schemas import ChatRequest
+from headway.serving.frontend import Frontend
+
+
+def chat_router(frontend: Frontend, settings: Settings) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"])
+
+    @router.post("/v1/chat/completions", openapi_extra=takes(ChatRequest))
+    async def create_chat_completion(request: Request) -> Response:
+        """Answers a conversation, whole or as server-sent events."""
+        body = await read_body(request, ChatRequest, settings.server.max_body_bytes)
+        check_model(body.model, frontend.model_name)
+        usage = usage_options(body)
+        generation = frontend.generate(chat_request(body, settings.limits, request.scope[ARRIVAL]))
+        kind = "chat.completion.chunk" if body.stream else "chat.completion"
+        head = Head("chatcmpl", kind, frontend.model_name, frontend.fingerprint)
+        if body.stream:
+            return StreamReply([generation], ChatStream(head, 1, usage, frontend.token_text), settings.server)
+        return WholeReply([generation], ChatWhole(head, 1, frontend.token_text))
+
+    return router

@@ -1,0 +1,47 @@
+"""POST /tokenize and /detokenize"""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headway.core.config import Settings
+from headway.core.errors import InvalidRequest
+from headway.delivery.body import read_body
+from headway.delivery.openai_format import encode
+from headway.delivery.openai_request import chat_messages, check_model
+from headway.delivery.openapi import takes
+from headway.delivery.schemas import DetokenizeRequest, TokenizeRequest
+from headway.serving.frontend import Frontend
+from headway.serving.request import ChatPrompt, Prompt, TextPrompt
+
+
+def tokenize_router(frontend: Frontend, settings: Settings) -> APIRouter:
+    router = APIRouter(tags=["Tokens"])
+    limit = settings.server.max_body_bytes
+
+    @router.post("/tokenize", openapi_extra=takes(TokenizeRequest))
+    async def tokenize(request: Request) -> Response:
+        """The token ids of a prompt, or of messages after the chat template."""
+        body = await read_body(request, TokenizeRequest, limit)
+        check_model(body.model, frontend.model_name)
+        if (body.prompt is None) == (not body.messages):
+            raise InvalidRequest("send either prompt or messages", param="prompt")
+        prompt: Prompt
+        if body.prompt is None:
+            prompt = ChatPrompt(chat_messages(body.messages))
+        else:
+            prompt = TextPrompt(body.prompt, body.add_special_tokens)
+        tokens = await frontend.tokenize(prompt)
+        # By hand: FastAPI's own encoder walks over every id.
+        answer = encode({"tokens": tokens, "count": len(tokens), "max_model_len": frontend.context})
+        return Response(answer, media_type="application/json")
+
+    @router.post("/detokenize", openapi_extra=takes(DetokenizeRequest))
+    async def detokenize(request: Request) -> dict[str, Any]:
+        """The text of token ids."""
+        body = await read_body(request, DetokenizeRequest, limit)
+        check_model(body.model, frontend.model_name)
+        return {"prompt": await frontend.detokenize(body.tokens)}
+
+    return router

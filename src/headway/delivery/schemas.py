@@ -1,0 +1,217 @@
+"""Request bodies. Every field OpenAI documents is here: honoured, accepted without effect, or refused by name."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+
+def _refuse(*neutral: object) -> AfterValidator:
+    """Refuses any value but null and those that ask for nothing (`neutral`)."""
+
+    def check(value: Any) -> Any:
+        if value is None or any(value == n and type(value) is type(n) for n in neutral):
+            return value
+        raise PydanticCustomError("unsupported", "not supported yet")
+
+    return AfterValidator(check)
+
+
+Refused = Annotated[Any, _refuse()]
+RefusedFlag = Annotated[Any, _refuse(False)]
+RefusedList = Annotated[Any, _refuse([])]
+NoChoice = Annotated[Any, _refuse("none", "auto")]  # of a tool, where there are none
+
+
+class Schema(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class StreamOptions(Schema):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: RefusedFlag = None
+
+
+def _one_choice(value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise PydanticCustomError("invalid_value", "must be at least 1")
+    if value is not None and value > 1:
+        raise PydanticCustomError("unsupported", "more than 1 is not supported yet")
+    return value
+
+
+OneChoice = Annotated[int | None, AfterValidator(_one_choice)]
+
+
+class Common(Schema):
+    """What both endpoints take."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    # Sampling.
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=-1, le=2**31)  # -1 and 0: off
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**64)
+    # Length and end.
+    max_tokens: int | None = Field(None, ge=1, le=2**31)
+    min_tokens: int | None = Field(None, ge=0, le=2**31)
+    ignore_eos: bool | None = None
+    stop: Annotated[
+        Any,
+        AfterValidator(lambda value: _check_stop(value)),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    ] = None
+    stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
+    # Accepted without effect.
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, str] | None = None
+    prompt_cache_retention: str | None = None
+    service_tier: Annotated[Any, _refuse("auto", "default")] = None
+    store: RefusedFlag = None
+    # Refused until they work.
+    n: OneChoice = None
+
+
+def _check_stop(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return value
+    raise PydanticCustomError("stop_type", "must be a string or a list of strings")
+
+
+class TextPart(Schema):
+    type: Literal["text"]
+    text: str
+
+
+class Message(Schema):
+    """One message of a chat. Tool calls and their results come with a later version."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[
+        Any,
+        AfterValidator(lambda value: _check_content(value)),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": TextPart.model_json_schema()}]}),
+    ]
+    name: str | None = None
+    refusal: Refused = None
+    audio: Refused = None
+    function_call: Refused = None
+    tool_calls: RefusedList = None
+    tool_call_id: Refused = None
+
+
+def _check_content(value: Any) -> str:
+    """A message's text; several parts are joined by line breaks, as vLLM and llama.cpp do."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise PydanticCustomError("content_type", "must be a string or a list of text parts")
+    texts = []
+    for part in value:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind != "text":
+            name = kind if isinstance(kind, str) else "without a type"
+            message = "content parts of type {name} are not supported"
+            raise PydanticCustomError("unsupported", message, {"name": name[:50]})
+        if part.keys() != {"type", "text"} or not isinstance(part["text"], str):
+            raise PydanticCustomError("content_type", 'a text part is {{"type": "text", "text": "..."}}')
+        texts.append(part["text"])
+    return "\n".join(texts)
+
+
+class ChatRequest(Common):
+    """POST /v1/chat/completions"""
+
+    messages: Annotated[list[Message], FailFast(), Field(min_length=1)]
+    max_completion_tokens: int | None = Field(None, ge=1, le=2**31)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0)
+    parallel_tool_calls: bool | None = None  # without tools there is nothing to run in parallel
+    # Refused until they work.
+    audio: Refused = None
+    function_call: NoChoice = None
+    functions: RefusedList = None
+    modalities: Annotated[Any, _refuse(["text"])] = None
+    moderation: Refused = None
+    prediction: Refused = None
+    reasoning_effort: Annotated[Any, _refuse("none")] = None
+    response_format: Annotated[Any, _refuse({"type": "text"})] = None
+    tool_choice: NoChoice = None
+    tools: RefusedList = None
+    verbosity: Annotated[Any, _refuse("medium")] = None
+    web_search_options: Refused = None
+
+
+def _check_prompt(value: Any) -> Any:
+    # By hand: trying a union of four types on a prompt of 100,000 ids would hold up every stream for long.
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value:
+        kinds = set(map(type, value))
+        if kinds == {str} or kinds == {int}:
+            return value
+        if kinds == {list} and all(set(map(type, ids)) == {int} for ids in value):
+            return value
+    raise PydanticCustomError(
+        "prompt_type", "must be a string, a list of strings, a list of token ids, or a list of such lists; not empty"
+    )
+
+
+class CompletionRequest(Common):
+    """POST /v1/completions"""
+
+    prompt: Annotated[
+        Any,
+        AfterValidator(_check_prompt),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "array", "items": {"type": "string"}},
+                    {"type": "array", "items": {"type": "integer"}},
+                    {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+                ]
+            }
+        ),
+    ]
+    logprobs: int | None = Field(None, ge=0)
+    # Refused until they work.
+    best_of: OneChoice = None
+    echo: RefusedFlag = None
+    suffix: Annotated[Any, _refuse("")] = None
+
+
+class TokenizeRequest(Schema):
+    """POST /tokenize"""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], FailFast(), Field(min_length=1)] = Field(default_factory=list)
+    add_special_tokens: bool = True  # of a prompt; a chat template writes its own
+
+
+class DetokenizeRequest(Schema):
+    """POST /detokenize"""
+
+    model: str | None = None
+    tokens: Annotated[list[int], FailFast()]

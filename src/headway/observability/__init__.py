@@ -1,0 +1,1 @@
+"""Observability: listens to serving and scheduling, and tells operators."""

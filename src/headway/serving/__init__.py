@@ -1,0 +1,1 @@
+"""Serving: processes and the path of a request between the wire and the engine."""

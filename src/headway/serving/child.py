@@ -1,0 +1,90 @@
+"""What a child process and its parent say to each other: the contract of supervisor.py, seen from the child.
+
+The parent writes one line of JSON, the ProcessSpec, to the child's stdin, and later one line per Command; the end of
+that pipe means that the parent is gone, and then the child goes too, whatever it is doing. The child answers on its
+stdout with the line "ready".
+"""
+
+import gc
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, Self, TextIO
+
+from headway.core.config import Settings
+
+log = logging.getLogger(__name__)
+
+READY = "ready"
+ENGINE_DIED = "engine_died"  # command to API workers; the rest of the line says why
+ORPHANED = 3  # exit code
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """Everything a child must know."""
+
+    settings: Settings
+    address: str  # of the engine's socket
+    epoch: int
+    worker: int = 0
+    listen_fd: int = -1
+    metrics_dir: str | None = None  # where workers share their counters, if there are several
+
+    def to_json(self) -> str:
+        fields = {name: getattr(self, name) for name in ("address", "epoch", "worker", "listen_fd", "metrics_dir")}
+        return json.dumps({"settings": self.settings.model_dump(mode="json"), **fields})
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        fields = json.loads(line)
+        # The dump names every setting, so nothing is left for the child's environment to decide.
+        return cls(settings=Settings(**fields.pop("settings")), **fields)
+
+
+class Child:
+    """A child process's line to its parent."""
+
+    def __init__(self, spec: ProcessSpec, commands: TextIO) -> None:
+        self.spec = spec
+        self._commands = commands
+        self._on_command: Callable[[str], None] = lambda line: None
+
+    @classmethod
+    def start(cls) -> Self:
+        """Reads the spec from stdin, sets up logging and watches the parent."""
+        line = sys.stdin.readline()
+        if not line:
+            os._exit(ORPHANED)
+        child = cls(ProcessSpec.from_json(line), sys.stdin)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        return child.watch()
+
+    def watch(self) -> Self:
+        threading.Thread(target=self._watch, name="parent", daemon=True).start()
+        return self
+
+    def _watch(self) -> None:
+        for line in self._commands:
+            self._on_command(line.rstrip("\n"))
+        os._exit(ORPHANED)
+
+    def on_command(self, callback: Callable[[str], None]) -> None:
+        """`callback` gets each command line, in a thread of its own."""
+        self._on_command = callback
+
+    def ready(self) -> None:
+        """Tells the parent. What was loaded until now stays for good, so the garbage collector need not walk over it
+        again and again: that costs tens of milliseconds, in the middle of a stream."""
+        gc.collect()
+        gc.freeze()
+        print(READY, flush=True)
+
+    def fail(self, message: str) -> NoReturn:
+        """Ends the process with an error that needs no traceback."""
+        print(f"headway: {message}", file=sys.stderr, flush=True)
+        sys.exit(1)

@@ -1,0 +1,212 @@
+"""The engine process: loads the model, then steps forever. Owns the ROUTER socket and nothing that has text in it."""
+
+import gc
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from headway.core.clock import Clock, MonotonicClock
+from headway.core.config import Settings
+from headway.core.errors import HeadwayError
+from headway.core.events import Load, StepMessage
+from headway.core.request import Cancel, EngineRequest, ToEngine, serial_of, worker_of
+from headway.core.runner import Runner
+from headway.scheduling.engine import Engine
+from headway.serving.child import Child
+from headway.serving.ipc import EngineSocket, Hello, Step, Welcome, WorkerStalled
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 0.25
+LoadRunner = Callable[[], Runner]
+
+
+class EngineLoop:
+    """Joins one engine to its socket. `run` returns after `stop`, which any thread or signal handler may call."""
+
+    def __init__(self, socket: EngineSocket, settings: Settings, epoch: int, clock: Clock | None = None) -> None:
+        self._socket = socket
+        self._settings = settings
+        self._epoch = epoch
+        self._clock = clock or MonotonicClock()
+        self._seen: dict[int, int] = {}  # workers that have said hello -> serial of their newest request
+        self._lost: set[int] = set()  # workers that stopped reading
+        self._early: list[ToEngine] = []  # came before the model was loaded
+        self._engine: Engine | None = None
+        self._runner: Runner | None = None
+        self._beat = 0.0
+        self._stopping = False
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def run(self, load_runner: LoadRunner, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Raises what loading raises (ModelError, ...)."""
+        try:
+            if not self._start(load_runner):
+                return
+            on_ready()
+            assert self._engine is not None
+            while not self._stopping:
+                self._turn(self._engine)
+        finally:
+            if self._runner is not None:
+                self._runner.close()
+            self._engine = self._runner = None  # native objects must be gone before the interpreter is
+
+    def _start(self, load_runner: LoadRunner) -> bool:
+        """Loads in a thread, so that the loading is visible to the workers. False: stopped meanwhile."""
+        failure: list[BaseException] = []
+
+        def load() -> None:
+            try:
+                self._runner = load_runner()
+                engine = Engine(self._runner, self._settings, self._clock, self._epoch, self._publish)
+                engine.warm_up()
+                self._engine = engine
+            except BaseException as error:  # raised again below
+                failure.append(error)
+
+        loader = threading.Thread(target=load, name="load", daemon=True)
+        loader.start()
+        while loader.is_alive() and not self._stopping:
+            self._socket.poll(HEARTBEAT_S / 5)
+            self._receive()
+            self._heartbeat()
+        if self._stopping:
+            return False
+        if failure:
+            raise failure[0]
+        for worker in self._seen:
+            self._greet(worker)
+        for message in self._early:
+            self._take(message)
+        self._early.clear()
+        self._beat = 0.0
+        return True
+
+    def _turn(self, engine: Engine) -> None:
+        self._receive()
+        worked = engine.step()
+        self._heartbeat()
+        if worked:
+            return
+        now = self._clock.now()
+        wake = engine.next_wake(now)
+        due = self._beat + HEARTBEAT_S
+        self._socket.poll(max(0.0, min(due, wake if wake is not None else due) - now))
+
+    def _receive(self) -> None:
+        while (arrived := self._socket.receive()) is not None:
+            worker, message = arrived
+            if isinstance(message, Hello):
+                self._seen.setdefault(worker, 0)
+                self._greet(worker)
+            elif message.epoch != self._epoch:
+                log.info("dropped a message of epoch %d", message.epoch)
+            elif self._engine is None:
+                self._early.append(message)
+            else:
+                self._take(message)
+
+    def _take(self, message: ToEngine) -> None:
+        assert self._engine is not None
+        self._engine.submit(message)
+        if isinstance(message, EngineRequest):
+            self._seen[worker_of(message.id)] = serial_of(message.id)
+
+    def _greet(self, worker: int) -> None:
+        """Answers a hello, once there is a model to speak of; a heartbeat follows at the end of the turn."""
+        self._beat = 0.0
+        if self._engine is None or self._runner is None:
+            return
+        scheduler = self._engine.scheduler
+        welcome = Welcome(
+            epoch=self._epoch,
+            fingerprint=self._runner.info.fingerprint,
+            context=min(scheduler.context, scheduler.blocks.capacity),
+            capacity=scheduler.capacity,
+            vocab_size=self._runner.info.vocab_size,
+            lost=worker in self._lost,
+        )
+        with suppress(WorkerStalled):  # it will say hello again
+            self._socket.send(worker, welcome)
+            self._lost.discard(worker)
+
+    def _heartbeat(self) -> None:
+        """The load to everybody at least so often, whether there are steps or not."""
+        now = self._clock.now()
+        if now - self._beat < HEARTBEAT_S:
+            return
+        self._beat = now
+        for worker in self._seen:
+            self._send_load(worker)
+
+    def _send_load(self, worker: int) -> None:
+        load = self._engine.load() if self._engine is not None else _not_ready(self._clock.now())
+        self._publish(worker, StepMessage(epoch=self._epoch, emissions=[], load=load))
+
+    def _publish(self, worker: int, message: StepMessage) -> None:
+        if worker in self._lost:
+            return
+        try:
+            self._socket.send(worker, Step(self._seen.get(worker, 0), message))
+        except WorkerStalled as error:
+            if message.emissions:  # a lost heartbeat matters to nobody
+                self._lose(worker, message, str(error))
+
+    def _lose(self, worker: int, message: StepMessage, why: str) -> None:
+        """A step did not reach the worker, so its streams are broken: ends them, and says so at its next hello."""
+        log.error("%s; its requests are cancelled", why)
+        self._lost.add(worker)
+        if self._engine is None:
+            return
+        for emission in message.emissions:
+            self._engine.submit(Cancel(id=emission.id, epoch=self._epoch, reason="API worker lost"))
+
+
+def _not_ready(now: float) -> Load:
+    return Load(
+        time=now,
+        ready=False,
+        waiting=0,
+        waiting_tokens=0,
+        running=0,
+        free_blocks=0,
+        total_blocks=0,
+        predicted_wait_s=0.0,
+    )
+
+
+def main(load_runner: Callable[[Settings], Runner] | None = None) -> None:
+    """Entry point of the process; `load_runner` is for tests that want another runner."""
+    child = Child.start()
+    settings = child.spec.settings
+    loop = EngineLoop(EngineSocket(child.spec.address), settings, child.spec.epoch)
+    signal.signal(signal.SIGTERM, lambda *_: loop.stop())
+    load = load_runner or _load
+    try:
+        loop.run(lambda: load(settings), child.ready)
+    except HeadwayError as error:
+        child.fail(error.message)
+    finally:
+        gc.unfreeze()
+
+
+def _load(settings: Settings) -> Runner:
+    from headway.model.load import (
+        load_runner,  # late: the model layer is heavy, and tests bring their own
+    )
+
+    assert settings.model is not None, "the parent resolves the model"
+    return load_runner(Path(settings.model), settings.engine)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The path of a request between the wire and the engine: gate, tokenise, send, and text back."""
+
+import asyncio
+import contextlib
+from array import array
+from functools import partial
+from pathlib import Path
+
+from headway.core.clock import Clock, MonotonicClock
+from headway.core.config import Settings
+from headway.core.errors import EngineUnavailable, HeadwayError
+from headway.core.events import Load
+from headway.core.request import EngineRequest
+from headway.core.sampling import Sampling
+from headway.model.detokenizer import Detokenizer
+from headway.model.text import TextModel, load_text
+from headway.observability.metrics import Metrics
+from headway.serving.emission_stream import EmissionStream
+from headway.serving.engine_link import EngineLink
+from headway.serving.gate import Gate, Ticket
+from headway.serving.generation import Generation
+from headway.serving.prompts import PromptEncoder
+from headway.serving.request import Prompt, Request
+from headway.serving.resolve import check_ids, resolve_sampling
+from headway.serving.text_pool import TextPool
+from headway.serving.text_stream import TextStream
+
+CHARS_PER_TOKEN = 4  # for the gate's estimate before tokenising
+
+
+class Frontend:
+    """Everything an API worker does that is not HTTP."""
+
+    def __init__(
+        self,
+        text: TextModel,
+        settings: Settings,
+        address: str,
+        *,
+        worker: int = 0,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._text = text
+        self._clock = clock or MonotonicClock()
+        self.metrics = metrics or Metrics()
+        self._link = EngineLink(address, worker, self._clock, settings.server.stream_buffer)
+        self._gate = Gate(self._link, settings)
+        self._pool = TextPool(PromptEncoder(text))
+        self._live = 0
+        self._idle = asyncio.Event()  # set when the last live generation has left while draining
+        self.model_name = settings.server.model_name or text.name
+
+    def start(self) -> None:
+        """Connects to the engine; call on the event loop."""
+        self._link.start()
+
+    def close(self) -> None:
+        self._link.close()
+        self._pool.close()
+
+    # What delivery shows of the engine.
+
+    @property
+    def context(self) -> int:
+        """Longest sequence, in tokens: the engine's once it is known, the model's before."""
+        return self._link.engine.context if self._link.engine else self._text.context
+
+    @property
+    def fingerprint(self) -> str:
+        return self._link.engine.fingerprint if self._link.engine else "loading"
+
+    @property
+    def load(self) -> Load | None:
+        return self._link.load
+
+    @property
+    def live(self) -> int:
+        """Generations that have not ended, from the gate on."""
+        return self._live
+
+    def trouble(self) -> str | None:
+        """Why a request would be turned away with 503, or None while the server is ready."""
+        return "the server is shutting down" if self._gate.draining else self._link.trouble()
+
+    # Generation.
+
+    def generate(self, request: Request) -> Generation:
+        """Passes the gate and returns the generation, which tokenises and starts when first read.
+
+        Raises Overloaded and EngineUnavailable at once. Use the result with `async with`.
+        """
+        try:
+            ticket = self._gate.admit(request.prompt.size // CHARS_PER_TOKEN)
+        except HeadwayError as error:
+            self.metrics.finished("unavailable" if isinstance(error, EngineUnavailable) else "refused", 0, 0)
+            raise
+        self._live += 1
+        self.metrics.live(1)
+        return Generation(self, request, ticket, self.metrics)
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    async def open(self, request: Request, ticket: Ticket) -> "tuple[EmissionStream, array[int]]":
+        """For Generation: tokenises and sends."""
+        prompt = await self._pool.encode(request.prompt)
+        sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
+        serial = self._link.next_serial()
+        stream = self._link.open(serial, partial(_engine_request, request, prompt, sampling))
+        self._gate.sent(ticket, serial, len(prompt))
+        return stream, prompt
+
+    def text_stream(self, request: Request) -> TextStream:
+        """For Generation."""
+        detokenizer = Detokenizer(self._text.tokenizer)
+        return TextStream(detokenizer, request.stop, request.sampling.logprobs is not None)
+
+    def left(self, ticket: Ticket) -> None:
+        """For Generation: it ended, in whatever way."""
+        self._live -= 1
+        self.metrics.live(-1)
+        if not self._live and self._gate.draining:
+            self._idle.set()
+        if not ticket.serial:
+            self._gate.release(ticket)
+
+    # Text tools.
+
+    async def tokenize(self, prompt: Prompt) -> list[int]:
+        return (await self._pool.encode(prompt)).tolist()
+
+    def token_text(self, token: int) -> bytes:
+        """The bytes one token stands for."""
+        return self._text.tokenizer.token_bytes(token)
+
+    async def detokenize(self, ids: list[int]) -> str:
+        """Raises InvalidRequest for ids that the model does not have."""
+        check_ids(ids, self._text.vocab_size, "tokens")
+        return await asyncio.to_thread(self._text.tokenizer.decode, ids)
+
+    # Shutdown.
+
+    async def drain(self, seconds: float) -> None:
+        """Lets nothing new in, waits for what runs, and ends the rest with an error."""
+        self._gate.draining = True
+        if self._live:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), seconds)
+        self._link.shut(EngineUnavailable("the server is shutting down", code="shutting_down"))
+
+    def engine_died(self, why: str) -> None:
+        """The parent says that the engine is gone for good: whatever runs ends with an error now."""
+        self._link.shut(EngineUnavailable(f"the engine has stopped: {why}"))
+
+
+def _engine_request(request: Request, prompt: "array[int]", sampling: Sampling, id: int, epoch: int) -> EngineRequest:
+    return EngineRequest(
+        id=id,
+        epoch=epoch,
+        prompt=prompt.tobytes(),
+        sampling=sampling,
+        arrival=request.arrival,
+        deadline=request.deadline,
+        salt=request.salt,
+    )
+
+
+def load_frontend(settings: Settings, address: str, worker: int, metrics_dir: Path | None) -> Frontend:
+    """An API worker's frontend on the model of `settings`. Raises ModelError."""
+    assert settings.model is not None, "the parent resolves the model"
+    text = load_text(Path(settings.model))
+    return Frontend(text, settings, address, worker=worker, metrics=Metrics(metrics_dir, worker))

@@ -1,0 +1,163 @@
+"""One generation as its reader sees it: an async iterator of text events that cleans up after itself."""
+
+from array import array
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from headway.core.errors import (
+    DeadlineExceeded,
+    EngineUnavailable,
+    HeadwayError,
+    InvalidRequest,
+    Overloaded,
+    RequestFailed,
+)
+from headway.core.events import Emission, Finish
+from headway.observability.metrics import Metrics
+from headway.serving.emission_stream import EmissionStream
+from headway.serving.gate import Ticket
+from headway.serving.request import Request
+from headway.serving.text_events import Delta, Done, Started, TextEvent, Usage
+from headway.serving.text_stream import TextStream
+
+
+class Opener(Protocol):
+    """What a generation needs of the frontend."""
+
+    def now(self) -> float: ...
+
+    async def open(self, request: Request, ticket: Ticket) -> "tuple[EmissionStream, array[int]]":
+        """Tokenises and sends the request; returns its emissions and its prompt."""
+        ...
+
+    def text_stream(self, request: Request) -> TextStream: ...
+
+    def left(self, ticket: Ticket) -> None:
+        """Called once, however the generation ended."""
+        ...
+
+
+class Generation:
+    """Iterate inside `async with`; leaving it, by whatever way, cancels in the engine what has not ended."""
+
+    def __init__(self, opener: Opener, request: Request, ticket: Ticket, metrics: Metrics) -> None:
+        self._opener = opener
+        self._now = opener.now
+        self._request = request
+        self._ticket = ticket
+        self._metrics = metrics
+        self._text = opener.text_stream(request)
+        self._stream: EmissionStream | None = None
+        self._events: deque[TextEvent] = deque()
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
+        self._last_delta = 0.0
+        self._outcome: str | None = None
+        self._ended = False
+        self._left = False
+        self._on_overflow: Callable[[], None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close("disconnect")
+
+    def close(self, reason: str) -> None:
+        """Ends the generation now; harmless when it has ended."""
+        if self._left:
+            return
+        self._left = self._ended = True
+        if self._stream is not None:
+            self._stream.close(reason)
+        self._opener.left(self._ticket)
+        self._metrics.finished(self._outcome or "cancelled", self._prompt_tokens, self._text.tokens)
+        self._metrics.total(self._now() - self._request.arrival)
+
+    def on_overflow(self, callback: Callable[[], None]) -> None:
+        """`callback` is called when the reader has fallen too far behind, while it may be stuck in a send."""
+        self._on_overflow = callback
+        if self._stream is not None:
+            self._stream.on_overflow = callback
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> TextEvent:
+        """The next event. Raises the HeadwayError with which the generation failed."""
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            try:
+                stream = self._stream or await self._open()
+                self._take(stream.take() or await stream.get())
+            except HeadwayError as error:
+                self._ended = True
+                self._outcome = _outcome(error)
+                raise
+        event = self._events.popleft()
+        if isinstance(event, Delta):
+            self._clock_delta()
+        return event
+
+    async def _open(self) -> EmissionStream:
+        self._stream, prompt = await self._opener.open(self._request, self._ticket)
+        self._stream.on_overflow = self._on_overflow
+        self._prompt_tokens = len(prompt)
+        return self._stream
+
+    def _clock_delta(self) -> None:
+        now = self._now()
+        if self._last_delta:
+            self._metrics.gap(now - self._last_delta)
+        else:
+            self._metrics.first_token(now - self._request.arrival)
+        self._last_delta = now
+
+    def _take(self, emission: Emission) -> None:
+        """Turns one emission into events."""
+        if emission.started:
+            self._cached_tokens = emission.cached_tokens
+            self._events.append(Started(self._prompt_tokens, emission.cached_tokens))
+        finish = emission.finish
+        if finish is not None and finish not in (Finish.STOP, Finish.LENGTH):
+            raise _failure(emission)
+        if emission.tokens or finish is not None:
+            delta = self._text.push(emission.tokens, emission.logprobs, finish)
+            if delta is not None:
+                self._events.append(delta)
+        if self._text.stopped or finish is not None:
+            self._finish("length" if finish is Finish.LENGTH and not self._text.stopped else "stop")
+
+    def _finish(self, reason: str) -> None:
+        self._ended = True
+        self._outcome = reason
+        if self._stream is not None:
+            self._stream.close("stop string")
+        usage = Usage(self._prompt_tokens, self._text.tokens, self._cached_tokens)
+        self._events.append(Done("length" if reason == "length" else "stop", usage))
+
+
+def _failure(emission: Emission) -> HeadwayError:
+    detail = emission.detail
+    if emission.finish is Finish.REFUSED:
+        return Overloaded(detail or "the queue is full", retry_after_s=emission.retry_after_s)
+    if emission.finish is Finish.EXPIRED:
+        return DeadlineExceeded(detail or "the request's deadline passed")
+    if emission.finish is Finish.CANCELLED:
+        return EngineUnavailable(detail or "the engine is shutting down", code="cancelled")
+    return RequestFailed(detail or "the engine could not compute this request")
+
+
+def _outcome(error: HeadwayError) -> str:
+    if isinstance(error, InvalidRequest):
+        return "invalid"
+    if isinstance(error, Overloaded):
+        return "refused"
+    if isinstance(error, DeadlineExceeded):
+        return "expired"
+    return "unavailable" if isinstance(error, EngineUnavailable) else "failed"

@@ -1,0 +1,59 @@
+"""A request as the serving layer sees it: no wire format, no token ids yet."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from headway.core.sampling import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """Messages for the model's chat template."""
+
+    messages: list[dict[str, Any]]
+
+    @property
+    def size(self) -> int:
+        """Characters, roughly; for estimates made before tokenising."""
+        return sum(len(m["content"]) for m in self.messages if isinstance(m.get("content"), str))
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrompt:
+    """Plain text, with the tokenizer's own special tokens around it unless told otherwise."""
+
+    text: str
+    add_special_tokens: bool = True
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrompt:
+    """Token ids, taken as they are."""
+
+    ids: list[int]
+
+    @property
+    def size(self) -> int:
+        return 4 * len(self.ids)
+
+
+Prompt = ChatPrompt | TextPrompt | TokenPrompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One sequence to generate. `sampling.max_tokens` and `sampling.seed` are placeholders: `max_tokens` and `seed`
+    here decide, since their defaults depend on the prompt's length and on chance."""
+
+    prompt: Prompt
+    sampling: Sampling
+    arrival: float  # Clock seconds of the HTTP arrival
+    max_tokens: int | None = None  # None: what fits the context
+    seed: int | None = None  # None: random
+    stop: tuple[str, ...] = ()
+    deadline: float | None = None  # Clock seconds
+    salt: bytes = b""

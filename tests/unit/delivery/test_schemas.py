@@ -1,0 +1,34 @@
+"""Every field that OpenAI documents is listed: none is unknown, none is silently ignored."""
+
+import pytest
+from pydantic import ValidationError
+
+from headway.delivery.schemas import ChatRequest, CompletionRequest
+
+# From openai-python 3.51 (../shared/CLIENTS.md).
+CHAT = """messages model audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens
+ max_tokens metadata modalities moderation n parallel_tool_calls prediction presence_penalty prompt_cache_key
+ prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier stop
+ store stream stream_options temperature tool_choice tools top_logprobs top_p user verbosity web_search_options"""
+COMPLETION = """model prompt best_of echo frequency_penalty logit_bias logprobs max_tokens n presence_penalty seed stop
+ stream stream_options suffix temperature top_p user"""
+EXTRAS = {"top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids"}
+
+
+def test_every_documented_field_is_listed() -> None:
+    assert set(CHAT.split()) | EXTRAS == set(ChatRequest.model_fields)
+    assert set(COMPLETION.split()) | EXTRAS <= set(CompletionRequest.model_fields)
+
+
+@pytest.mark.parametrize("name", sorted({*CHAT.split(), *EXTRAS} - {"messages"}))
+def test_null_is_taken_and_an_object_is_refused(name: str) -> None:
+    start = '{"messages":[{"role":"user","content":"x"}],"' + name + '":'
+    ChatRequest.model_validate_json(start + "null}")
+    with pytest.raises(ValidationError):
+        ChatRequest.model_validate_json(start + '{"deep":{"er":[1,2]}}}')
+
+
+def test_a_thousand_wrong_items_are_one_error() -> None:
+    with pytest.raises(ValidationError) as caught:
+        ChatRequest.model_validate_json('{"messages":[' + "1," * 1000 + "1]}")
+    assert caught.value.error_count() == 1

@@ -1,0 +1,181 @@
+"""The real processes: parent, engine (fake runner) and API workers."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from server_rig import sse
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[1] / "src"
+TEXT = "/v1/completions"
+
+
+class Server:
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, f"announced {line!r}"
+        self.url = found[0]
+        self.http = httpx.Client(base_url=self.url, timeout=20)
+
+    def children(self) -> dict[str, int]:
+        """Process ids by the last word of the command line: the module."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+            except FileNotFoundError:
+                continue
+            if parent == self.process.pid:
+                found[words[-1].decode()] = int(folder.name)
+        return found
+
+    def post(self, max_tokens: int = 3, stream: bool = False) -> httpx.Response:
+        return self.http.post(TEXT, json={"prompt": "x", "max_tokens": max_tokens, "stream": stream})
+
+
+@contextmanager
+def serving(port: int = 0, workers: int = 1, drain_s: float = 5.0, step_s: float = 0.0) -> Iterator[Server]:
+    path = os.pathsep.join([str(SOURCE), str(HERE)])
+    environment = {**os.environ, "PYTHONPATH": path, "HEADWAY_TEST_STEP_S": str(step_s)}
+    command = [sys.executable, str(HERE / "fake_server.py"), str(port), str(workers), str(drain_s)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        server = Server(process)
+        yield server
+        server.http.close()
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        process.stderr.close()
+
+
+def is_running(pid: int) -> bool:
+    """Zombies do not run; whether somebody reaps an orphan is not ours to decide."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Background:
+    """A streamed request in a thread."""
+
+    def __init__(self, server: Server, max_tokens: int) -> None:
+        self.text = ""
+        self.cut = False  # the connection ended in the middle
+        self.first = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(server, max_tokens))
+        self._thread.start()
+        assert self.first.wait(10)
+
+    def _run(self, server: Server, max_tokens: int) -> None:
+        body = {"prompt": "x", "max_tokens": max_tokens, "stream": True}
+        try:
+            with server.http.stream("POST", TEXT, json=body) as response:
+                for part in response.iter_text():
+                    self.text += part
+                    self.first.set()
+        except httpx.RemoteProtocolError:
+            self.cut = True
+
+    def result(self) -> list[str]:
+        self._thread.join(20)
+        return sse(self.text)
+
+
+def test_serves_with_two_workers_and_drains_on_sigterm() -> None:
+    with serving(workers=2, step_s=0.02) as server:
+        assert all(
+            httpx.post(server.url + TEXT, json={"prompt": "x", "max_tokens": 2}).status_code == 200 for _ in range(8)
+        )
+        metrics = server.http.get("/metrics").text
+        assert 'headway_requests_total{outcome="length"} 8.0' in metrics  # whichever worker answers
+        running = Background(server, max_tokens=60)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        refused = server.post()
+        assert refused.status_code == 503 and refused.json()["error"]["code"] == "shutting_down"
+        assert int(refused.headers["retry-after"]) >= 1
+        events = running.result()
+        assert events[-1] == "[DONE]" and json.loads(events[-2])["choices"][0]["finish_reason"] == "length"
+        assert server.process.wait(10) == 0
+
+
+def test_what_outlasts_the_drain_gets_an_error_event() -> None:
+    with serving(drain_s=0.3, step_s=0.05) as server:
+        running = Background(server, max_tokens=400)
+        server.process.send_signal(signal.SIGINT)
+        events = running.result()
+        assert events[-1] == "[DONE]" and json.loads(events[-2])["error"]["code"] == "shutting_down"
+        assert server.process.wait(10) == 0
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    with serving(drain_s=30, step_s=0.05) as server:
+        running = Background(server, max_tokens=400)
+        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGTERM)  # an echo of the first
+        time.sleep(0.5)
+        assert server.process.poll() is None
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(3) != 0
+        assert "[DONE]" not in running.result() and running.cut
+
+
+def test_a_dead_engine_ends_streams_with_an_error_and_the_server_with_1() -> None:
+    with serving(step_s=0.05) as server:
+        running = Background(server, max_tokens=400)
+        os.kill(server.children()["fake_engine"], signal.SIGKILL)
+        events = running.result()
+        error = json.loads(events[-2])["error"]
+        assert events[-1] == "[DONE]" and error["code"] == "engine_unavailable" and "SIGKILL" in error["message"]
+        assert server.process.wait(10) == 1
+        assert server.process.stderr is not None
+        assert "the engine has ended (killed by SIGKILL)" in server.process.stderr.read()
+
+
+def test_children_do_not_outlive_the_parent() -> None:
+    with serving() as server:
+        children = server.children()
+        assert children.keys() == {"fake_engine", "fake_api"}
+        server.process.kill()
+        end = time.monotonic() + 5
+        while any(is_running(child) for child in children.values()):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        path = os.pathsep.join([str(SOURCE), str(HERE)])
+        command = [sys.executable, str(HERE / "fake_server.py"), str(port), "1", "1"]
+        result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+        assert result.returncode == 1
+        assert str(port) in result.stderr and "Traceback" not in result.stderr
+
+
+def test_the_parent_stays_light() -> None:
+    heavy = "fastapi starlette uvicorn numpy tokenizers zmq jinja2"
+    code = f"import sys, headway.serving.supervisor; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SOURCE)}
+    )
+    assert result.stdout.strip() == "[]", result.stdout + result.stderr
