@@ -5,6 +5,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
+from headway.bench.policies import Outcome
 from headway.bench.step import StepReport
 
 
@@ -26,4 +27,14 @@ def print_steps(report: StepReport, *, as_json: bool) -> None:
         f"{machine.isa}, {machine.threads} threads: reads {machine.read_bytes_per_s / 1e9:.1f} GB/s, "
         f"{machine.int8_macs_per_s / 1e9:.0f} G int8 multiply-adds/s"
     )
+    Console().print(table)
+
+
+def print_policies(outcomes: list[Outcome], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([outcome.as_json() for outcome in outcomes], indent=2))
+        return
+    table = Table("policy", "generated tokens/s", "p50 latency", "p99 latency")
+    for o in outcomes:
+        table.add_row(o.policy, f"{o.tokens_per_s:,.0f}", f"{o.p50_s:.2f} s", f"{o.p99_s:.2f} s")
     Console().print(table)

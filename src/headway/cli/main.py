@@ -114,6 +114,21 @@ def bench_step(
     print_steps(report, as_json=json)
 
 
+@bench_app.command("policies")
+def bench_policies(
+    model: ModelOption = None,
+    config: Config = None,
+    threads: Threads = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Continuous, dynamic and static batching side by side on 16 requests of very different lengths."""
+    settings = _settings(config, {"model": model, "engine": {"threads": threads}})
+    from headway.bench.policies import compare
+    from headway.bench.report import print_policies
+
+    print_policies(compare(_fetch(settings.model), settings), as_json=json)
+
+
 def _settings(config: Path | None, overrides: dict[str, Any]) -> Settings:
     """Exits with one line per wrong setting."""
     given = {
