@@ -3,7 +3,10 @@
 # make test-all  also the long tests, and the native tests under ASan and UBSan
 # make setup     a virtual environment in .venv with Headway and its native core
 PYTHON ?= python3
-CXX ?= c++
+# make's own default is g++, which a machine with another compiler lacks
+ifeq ($(origin CXX),default)
+CXX := c++
+endif
 ARGS ?=
 BIN := .venv/bin
 NATIVE := CMakeLists.txt $(wildcard native/*/*.h native/*/*.cpp native/*/*/*.h native/*/*/*.cpp)

@@ -32,6 +32,7 @@ class Core {
   void finish() {
     nb::gil_scoped_release release;
     engine.finish();
+    finished = true;
   }
 
   void open(int slot, const Sampling& sampling, Ids known, std::size_t prompt) {
@@ -39,7 +40,7 @@ class Core {
   }
 
   // `header` holds slot, start, count, sample for each work; tokens and tables lie one after the other.
-  const std::vector<Sampled>& step(Ints header, Ids tokens, Ids tables) {
+  nb::list step(Ints header, Ids tokens, Ids tables) {
     const std::size_t n = header.size() / 4;
     work.resize(n);
     std::size_t token = 0, table = 0;
@@ -51,14 +52,19 @@ class Core {
       token += (std::size_t)h[2], table += entries;
       if (token > tokens.size() || table > tables.size()) throw std::invalid_argument("too few tokens or table entries");
     }
-    nb::gil_scoped_release release;
-    engine.step(work.data(), (int)n, results);
-    return results;
+    {
+      nb::gil_scoped_release release;
+      engine.step(work.data(), (int)n, results);
+    }
+    nb::list out;
+    for (std::size_t i = 0; i < n; i++) out.append(nb::cast(results[i]));
+    return out;
   }
 
   Engine engine;
   std::vector<Work> work;
   std::vector<Sampled> results;
+  bool finished = false;
 };
 
 }  // namespace
@@ -129,7 +135,7 @@ NB_MODULE(_ext, m) {
       .def(
           "logits",
           [](const Core& c, int sample) {
-            if (sample < 0 || sample >= kLogitRows) throw std::invalid_argument("no such sample");
+            if (sample < 0 || sample >= kLogitRows || !c.finished) throw std::invalid_argument("no such sample");
             return nb::ndarray<nb::numpy, const float, nb::ndim<1>>(c.engine.logits(sample), {(std::size_t)c.engine.config().vocab},
                                                                    nb::find(&c));
           },

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <stdexcept>
 
 #include "headway/engine.h"
@@ -80,20 +81,25 @@ void Engine::step(const Work* work, int count, std::vector<Sampled>& out) {
     if (tokens > m.limits.max_tokens) throw std::invalid_argument("more tokens than a step may compute");
     if (work[i].sample) m.sampled.push_back(i), m.rows.push_back(tokens - 1);
   }
-  out.resize((std::size_t)count);
-  m.model.threads.begin();
+  if (out.size() < (std::size_t)count) out.resize((std::size_t)count);  // never shrunk: its memory is used again
+  for (int i : m.sampled) out[(std::size_t)i].top.reserve((std::size_t)std::max(0, m.slots[(std::size_t)work[i].slot].sampling.logprobs));
+  const Threads::Session session(m.model.threads);
   m.model.forward(work, count);
+  for (int i = 0, row = 0; i < count; i++) {
+    out[(std::size_t)i].finite = true;
+    for (int t = 0; t < work[i].count; t++) out[(std::size_t)i].finite &= m.model.finite(row++);
+  }
   for (std::size_t at = 0; at < m.sampled.size(); at += kLogitRows) {
     const int n = (int)std::min<std::size_t>(kLogitRows, m.sampled.size() - at);
     m.model.head(m.rows.data() + at, n);
     m.model.threads.run(n, 1, [&](int i, int thread) {
       const int index = m.sampled[at + (std::size_t)i];
       const Work& w = work[index];
+      if (!out[(std::size_t)index].finite) return;
       sample(m.kernels, m.model.logits() + (std::size_t)i * m.model.logit_stride(), m.config.vocab, m.slots[(std::size_t)w.slot],
              w.start + w.count, m.scratch[(std::size_t)thread], out[(std::size_t)index]);
     });
   }
-  m.model.threads.end();
 }
 
 const float* Engine::logits(int sample) const {

@@ -183,7 +183,9 @@ void Model::embed(const Work* work, int count) {
   threads.run(rows, 4, [&](int r, int) {
     const Work& w = work[row_work_[r]];
     const int i = r - row_first_[row_work_[r]];
-    unpack_row(weights.embed.packed, (int)w.tokens[i], x_.data() + r * hidden_stride_);
+    float* x = x_.data() + r * hidden_stride_;
+    unpack_row(weights.embed.packed, (int)w.tokens[i], x);
+    std::fill(x + config_.hidden, x + hidden_stride_, 0.0f);  // the last tile adds to it, and rms_norm reads it
     for (int d = 0; d < half; d++) {
       const float angle = (float)(w.start + i) * config_.inv_freq[d];
       cos_[(std::size_t)r * half + d] = std::cos(angle) * config_.rope_scale;
@@ -335,6 +337,13 @@ void Model::finish_block(const QueryBlock& b, int head, const float* sum, const 
     float* to = attended_.data() + (row_first_[b.work] + b.from + i / group_) * stride + (std::size_t)(head * group_ + i % group_) * hd;
     kernels_.scale(out + (std::size_t)i * cache.head_pad, 1.0f / sum[i], hd, to);
   }
+}
+
+bool Model::finite(int row) const {
+  float most;
+  bool all;
+  kernels_.argmax(x_.data() + row * hidden_stride_, config_.hidden, &most, &all);
+  return all;
 }
 
 // The head's inputs are quantised in two terms of 8 bits, the second for what the first leaves out: the rounding of

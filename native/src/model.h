@@ -50,6 +50,8 @@ class Model {
   void allocate();
   // Computes all rows of the step; hidden rows stay for `head`.
   void forward(const Work* work, int count);
+  // Whether a hidden row of the step is finite.
+  bool finite(int row) const;
   // Logits of `rows` <= kLogitRows hidden rows, [rows][logit_stride()].
   void head(const int* rows, int count);
   const float* logits() const { return logits_.data(); }

@@ -41,7 +41,7 @@ bool heavier(const std::pair<float, int>& a, const std::pair<float, int>& b) {
 
 // Tokens that may be in the top k or the nucleus. Those at or below (1 - top_p) * total / vocab weigh too little
 // together to reach the nucleus; for top_k the bar is lowered until enough pass.
-void gather(const SampleScratch& scratch, int vocab, double total, const Sampling& s, std::vector<std::pair<float, int>>& out) {
+void gather(const SampleScratch& scratch, int vocab, double total, const Sampling& s, int greedy, std::vector<std::pair<float, int>>& out) {
   const std::size_t k = s.top_k > 0 ? (std::size_t)std::min(s.top_k, vocab) : 0;
   float bars[] = {1e-3f, 1e-5f, 0.0f};
   int n = 3;
@@ -57,6 +57,7 @@ void gather(const SampleScratch& scratch, int vocab, double total, const Samplin
     out.resize(k);
   }
   std::sort(out.begin(), out.end(), heavier);
+  if (out.empty()) out.emplace_back(1.0f, greedy);  // so flat that none passes the bar
 }
 
 // `total` is the weight that top_p is a share of: all tokens', or with top_k the candidates'.
@@ -88,7 +89,7 @@ int draw_all(const SampleScratch& scratch, int vocab, float min_p, double u) {
   return last;
 }
 
-void best(const float* x, int vocab, int count, float log_total, std::vector<std::pair<int, float>>& out) {
+void best(const float* x, int vocab, int count, float most, float log_sum, std::vector<std::pair<int, float>>& out) {
   out.clear();
   for (int i = 0; i < vocab; i++) {
     if ((int)out.size() == count && !(x[i] > out.back().second)) continue;
@@ -96,7 +97,7 @@ void best(const float* x, int vocab, int count, float log_total, std::vector<std
     auto at = std::upper_bound(out.begin(), out.end(), x[i], [](float v, const auto& e) { return v > e.second; });
     out.insert(at, {i, x[i]});
   }
-  for (auto& [id, value] : out) value -= log_total;
+  for (auto& [id, value] : out) value = (value - most) - log_sum;
 }
 
 }  // namespace
@@ -105,10 +106,14 @@ void Slot::reset(const Sampling& s, const std::uint32_t* known, std::size_t coun
   open = true;
   sampling = s;
   generated = 0;
-  seen.clear();
-  if (penalises(s)) {
+  if (!penalises(s)) {
+    seen = {}, index = {};  // a slot's memory should not outlive the request that needed it
+  } else if (index.empty()) {
     seen.reserve((std::size_t)std::min(vocab, context));
     index.assign((std::size_t)vocab, -1);
+  } else {
+    for (const Seen& old : seen) index[(std::size_t)old.token] = -1;
+    seen.clear();
   }
   for (std::size_t i = 0; i < count; i++) append((int)known[i], i >= prompt);
 }
@@ -138,32 +143,37 @@ void sample(const Kernels& k, const float* raw, int vocab, Slot& slot, int posit
   float most;
   int greedy = k.argmax(raw, vocab, &most, &out.finite);
   out.token = -1;
+  out.logprob = 0;
   out.top.clear();
   if (!out.finite) return;
-  float log_total = 0;
+  const float raw_most = most;
+  float log_sum = 0;
   if (s.logprobs >= 0) {
-    log_total = most + std::log(k.exp_sum(raw, vocab, most, 1.0f, scratch.weights.data()));
-    if (s.logprobs > 0) best(raw, vocab, std::min(s.logprobs, vocab), log_total, out.top);
+    log_sum = std::log(k.exp_sum(raw, vocab, most, 1.0f, scratch.weights.data()));
+    if (s.logprobs > 0) best(raw, vocab, std::min(s.logprobs, vocab), raw_most, log_sum, out.top);
   }
   const float* x = adjusted(raw, vocab, slot, scratch.logits);
   bool finite;
   if (x != raw) greedy = k.argmax(x, vocab, &most, &finite);
+  const bool all_masked = most == kNever;  // every token is an end: then one must come
+  if (all_masked) x = raw, greedy = k.argmax(x, vocab, &most, &finite);
   if (s.temperature == 0) {
     out.token = greedy;
   } else {
     const float by = std::min(1.0f / s.temperature, 1e8f);
     const double total = k.exp_sum(x, vocab, most, by, scratch.weights.data());
-    if (masks_ends(slot))
+    if (masks_ends(slot) && !all_masked)
       for (int id : s.end_ids) scratch.weights[(std::size_t)id] = 0;
     const double u = uniform(s.seed, (std::uint32_t)s.choice, (std::uint32_t)position, kPurposeToken);
     if (s.top_k > 0 || s.top_p < 1) {
-      gather(scratch, vocab, total, s, scratch.candidates);
+      gather(scratch, vocab, total, s, greedy, scratch.candidates);
       out.token = draw_sorted(scratch.candidates, s, total, u);
     } else {
       out.token = draw_all(scratch, vocab, s.min_p, u);
     }
   }
-  if (s.logprobs >= 0) out.logprob = raw[out.token] - log_total;
+  // the difference first: near certainty it is tiny, and the greatest logit is not
+  if (s.logprobs >= 0) out.logprob = (raw[out.token] - raw_most) - log_sum;
   slot.append(out.token, true);
 }
 

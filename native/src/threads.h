@@ -3,12 +3,13 @@
 // A loop's items are claimed one chunk at a time from one atomic word, and a loop ends when all its items are done,
 // not when all threads have arrived: a thread that the system has put to sleep holds up at most the chunk it claimed.
 //
-// Why it is safe. `ticket_` holds (epoch, next item) in one word. A thread reads the word, then the loop's function and
-// size, then claims by compare-and-swap on the whole word. If the swap succeeds the epoch has not moved, and a new
-// epoch is published only after all items of the old loop are done, which the claimed ones are not: so what was read
-// belongs to the claimed items. Between loops the word says "closed" (next item 2^32 - 1), and a loop's function and
-// size change only while it does, so a thread that holds an old word can claim nothing of a half-described loop. Work before `run` happens before the items (release on the ticket, acquire at its
-// read); the items happen before `run` returns (release on `done_`, acquire at its read).
+// Why it is safe. `ticket_` holds (epoch, next item) in one word; between loops it says "closed" (next item 2^32 - 1). A
+// thread reads the word, then the loop's size, then the rest of the loop, then claims by compare-and-swap on the whole
+// word. A new loop is described only after the word was closed, and its size is stored with release: a thread that
+// sees a new size therefore also sees the word closed, or newer, so its swap of an older word fails. A swap that
+// succeeds thus proves that the loop was open from the read to the swap, and that what was read belongs to it. Work
+// before `run` happens before the items (release on the ticket, acquire at its read); the items happen before `run`
+// returns (release on `done_`, acquire at its read).
 #pragma once
 
 #include <atomic>
@@ -22,18 +23,17 @@ namespace headway {
 
 class Threads {
  public:
+  // Throws std::system_error if the system does not give so many.
   explicit Threads(int count) {
-    for (int i = 1; i < count; i++) threads_.emplace_back([this, i] { serve(i); });
+    try {
+      for (int i = 1; i < count; i++) threads_.emplace_back([this, i] { serve(i); });
+    } catch (...) {
+      stop();
+      throw;
+    }
   }
 
-  ~Threads() {
-    {
-      std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    for (auto& t : threads_) t.join();
-  }
+  ~Threads() { stop(); }
 
   int count() const { return (int)threads_.size() + 1; }
 
@@ -48,6 +48,18 @@ class Threads {
   }
   void end() { active_.store(false, std::memory_order_relaxed); }
 
+  // begin() now, end() however the scope is left.
+  class Session {
+   public:
+    explicit Session(Threads& threads) : threads_(threads) { threads_.begin(); }
+    ~Session() { threads_.end(); }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+   private:
+    Threads& threads_;
+  };
+
   // Calls body(item, thread) for each item in [0, items), `chunk` items to a claim; returns when all are done.
   template <class Body>
   void run(int items, int chunk, const Body& body) {
@@ -58,8 +70,8 @@ class Threads {
     }
     call_.store([](const void* b, int item, int thread) { (*(const Body*)b)(item, thread); }, std::memory_order_relaxed);
     body_.store(&body, std::memory_order_relaxed);
-    items_.store(items, std::memory_order_relaxed);
     chunk_.store(chunk, std::memory_order_relaxed);
+    items_.store(items, std::memory_order_release);
     done_.store(0, std::memory_order_relaxed);
     const std::uint64_t epoch = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
     ticket_.store(epoch << 32, std::memory_order_release);
@@ -93,10 +105,20 @@ class Threads {
     int turns_ = 0;
   };
 
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+      active_.store(false, std::memory_order_relaxed);
+    }
+    wake_.notify_all();
+    for (auto& t : threads_) t.join();
+  }
+
   bool claim(int thread) {
     std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
     const std::uint64_t next = ticket & kClosed;
-    const int items = items_.load(std::memory_order_relaxed);
+    const int items = items_.load(std::memory_order_acquire);
     const int chunk = chunk_.load(std::memory_order_relaxed);
     const Call call = call_.load(std::memory_order_relaxed);
     const void* body = body_.load(std::memory_order_relaxed);

@@ -329,6 +329,25 @@ void test_sampling() {
   expect(out.top.size() == 3 && out.top[0].first == order[0] && out.top[2].first == order[2], "top logprobs are the best, in order");
   sample(k, logits.data(), kVocab, slot, 1, scratch, out);
   expect(out.token == order[0], "after min_tokens the end may come");
+  s = Sampling();
+  sample(k, logits.data(), kVocab, slot, 1, scratch, out);
+  s.top_p = 1e-9f;
+  const std::vector<float> flat(kVocab, 1.0f);
+  slot.reset(s, nullptr, 0, 0, kVocab, 64);
+  sample(k, flat.data(), kVocab, slot, 0, scratch, out);
+  expect(out.token >= 0 && out.token < kVocab && out.logprob == 0 && out.top.empty(), "a flat distribution with a tiny top_p");
+  s.top_p = 1, s.top_k = 5, s.min_tokens = 1, s.end_ids = order;
+  slot.reset(s, nullptr, 0, 0, kVocab, 64);
+  sample(k, logits.data(), kVocab, slot, 0, scratch, out);
+  expect(out.token >= 0 && out.token < kVocab, "every token an end, and none allowed");
+  std::vector<float> certain(kVocab, -40.0f);
+  certain[4] = 30;
+  certain[9] = 15;
+  s = Sampling();
+  s.logprobs = 0;
+  slot.reset(s, nullptr, 0, 0, kVocab, 64);
+  sample(k, certain.data(), kVocab, slot, 0, scratch, out);
+  expect(out.token == 4 && out.logprob < 0 && out.logprob > -1e-6, "a nearly certain token has a logprob below 0");
 }
 
 struct Tiny {
@@ -423,22 +442,62 @@ void test_engine() {
 void test_no_allocation() {
   Tiny tiny;
   auto e = tiny.build(2, 64);
-  std::vector<std::uint32_t> table(40);
-  for (std::uint32_t i = 0; i < 40; i++) table[i] = i;
-  Sampling s;
-  s.temperature = 0.8f, s.top_p = 0.9f, s.frequency_penalty = 0.5f;
-  std::uint32_t token = 3;
-  e->open(0, s, &token, 1, 1);
+  constexpr int kSequences = 3;
+  std::vector<std::uint32_t> tables[kSequences], tokens(kSequences, 3);
+  for (int s = 0; s < kSequences; s++) {
+    for (std::uint32_t i = 0; i < 40; i++) tables[s].push_back((std::uint32_t)s * 40 + i);
+    Sampling sampling;
+    sampling.temperature = 0.8f, sampling.top_p = 0.9f, sampling.frequency_penalty = 0.5f, sampling.logprobs = 5 * s;
+    e->open(s, sampling, &tokens[0], 1, 1);
+  }
   std::vector<Sampled> out;
+  Work work[kSequences];
   long before = 0;
   for (int i = 0; i < 600; i++) {
-    const Work w = {0, i, 1, &token, table.data(), true};
+    const int n = i < 2 ? kSequences : 1 + i % kSequences;  // batches of changing size
     if (i == 2) before = allocations;
-    e->step(&w, 1, out);
-    token = (std::uint32_t)out[0].token;
+    for (int s = 0; s < n; s++) work[s] = {s, i, 1, &tokens[s], tables[s].data(), true};
+    e->step(work, n, out);
+    for (int s = 0; s < n; s++) tokens[s] = (std::uint32_t)out[s].token;
   }
   const bool none = allocations == before;
   expect(none, "a steady step allocates nothing");
+}
+
+// A token whose embedding is not finite spoils its own sequence only, wherever in the prompt it stands, and leaves nothing
+// behind for the next one; with a hidden size that fills no whole tile.
+void test_poison() {
+  Config c;
+  c.layers = 1, c.hidden = 72, c.heads = 2, c.kv_heads = 1, c.head_dim = 16, c.ffn = 40, c.vocab = 20, c.context = 64;
+  c.windows = {0}, c.tied = false, c.inv_freq.assign(8, 0.5f);
+  for (const float poison : {INFINITY, NAN}) {
+    Limits limits;
+    limits.threads = 2, limits.blocks = 16, limits.slots = 4, limits.max_tokens = 64;
+    Engine e(c, limits);
+    const auto load = [&](const char* role, int layer, int rows, int columns) {
+      auto v = normal((std::size_t)rows * columns, 0.2f);
+      if (!std::strcmp(role, "embed")) v[5 * 72 + 7] = poison;
+      e.load(role, layer, {Type::F32, rows, columns, (const std::uint8_t*)v.data()});
+    };
+    load("embed", -1, 20, 72), load("head", -1, 20, 72), load("final_norm", -1, 1, 72), load("attn_norm", 0, 1, 72), load("ffn_norm", 0, 1, 72);
+    load("q", 0, 32, 72), load("k", 0, 16, 72), load("v", 0, 16, 72), load("o", 0, 72, 32);
+    load("gate", 0, 40, 72), load("up", 0, 40, 72), load("down", 0, 72, 40);
+    e.finish();
+    const std::uint32_t bad[] = {3, 5, 4}, good[] = {3, 6, 4}, t0[] = {0}, t1[] = {1};
+    for (int slot = 0; slot < 2; slot++) e.open(slot, Sampling(), good, 3, 3);
+    std::vector<Sampled> out;
+    const Work both[] = {{0, 0, 3, bad, t0, true}, {1, 0, 3, good, t1, true}};
+    e.step(both, 2, out);
+    expect(!out[0].finite && out[1].finite, "what is not finite ends its own sequence only");
+    const int together = out[1].token;
+    const Work unsampled = {0, 0, 2, bad, t0, false};
+    e.step(&unsampled, 1, out);
+    expect(!out[0].finite, "what is not finite is found in a piece of a prompt too");
+    e.open(1, Sampling(), good, 3, 3);
+    const Work after = {1, 0, 3, good, t0, true};
+    e.step(&after, 1, out);
+    expect(out[0].finite && out[0].token == together, "what is not finite leaves nothing behind");
+  }
 }
 
 void test_refusals() {
@@ -467,7 +526,7 @@ void test_refusals() {
 }  // namespace
 
 int run() {
-  test_matmul(), test_rows(), test_attention(), test_threads(), test_uniform(), test_sampling(), test_engine(), test_no_allocation(), test_refusals();
+  test_matmul(), test_rows(), test_attention(), test_threads(), test_uniform(), test_sampling(), test_engine(), test_no_allocation(), test_poison(), test_refusals();
   std::printf("%s: %d failures, instruction sets:", failures ? "FAILED" : "ok", failures);
   for (const Kernels* k : all_kernels()) std::printf(" %s", k->name);
   std::printf("\n");

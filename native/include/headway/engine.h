@@ -63,7 +63,7 @@ struct Work {
 
 struct Sampled {
   int token = -1;
-  bool finite = true;  // false: the logits held a NaN or infinity, token is meaningless
+  bool finite = true;  // false: a NaN or infinity came up in this work, sampled or not; token is meaningless
   float logprob = 0;
   std::vector<std::pair<int, float>> top;
 };
@@ -83,7 +83,8 @@ class Engine {
 
   // Gives `slot` to a sequence whose tokens so far are `known`, the first `prompt` of them its prompt.
   void open(int slot, const Sampling& sampling, const std::uint32_t* known, std::size_t count, std::size_t prompt);
-  // Computes one step; `out[i]` is written where `work[i].sample`. Throws std::invalid_argument on impossible work.
+  // Computes one step; `out[i]` is of `work[i]` (there may be more of them), without `sample` only its `finite`. Throws
+  // std::invalid_argument on impossible work.
   void step(const Work* work, int count, std::vector<Sampled>& out);
   // The logits of the last step's sampled rows, [samples][vocab], as the model gave them: for tests and quality runs.
   // Valid for at most `kLogitRows` samples.

@@ -160,7 +160,7 @@ void quantize(const float* x, int groups, std::int8_t* codes, float* scale, floa
     const f32 a = load(x), b = load(x + kLanes);
     const float top = magnitude(a, b);
     if (!(top < std::numeric_limits<float>::infinity())) {
-      // a non-finite input must reach the logits, where it is found: the scale carries it
+      // what is not finite must reach the row's own output, where it is found: the scale carries it
       std::memset(codes, 0, kGroup);
       scale[g] = sum[g] = std::numeric_limits<float>::quiet_NaN();
       offset[2 * g] = offset[2 * g + 1] = 0;
@@ -196,6 +196,8 @@ void rope(float* x, const float* cos, const float* sin, int half) {
   }
 }
 
+// What is not finite becomes the greatest half: 0 * NaN in a masked lane would reach other queries. The engine finds the
+// sequence by its hidden rows instead.
 void write_kv(const float* k, const float* v, int head_dim, int head_pad, int offset, std::uint16_t* block) {
   const f32 most = set(65504.0f), least = set(-65504.0f);
   std::uint16_t* keys = block + offset;

@@ -311,7 +311,8 @@ inline float reduce_max(f32 a) {
 #endif
 }
 
-// e^x, |relative error| < 2e-7 (Cephes' expf polynomial); 0 below -87, the value at 88 above.
+// e^x, |relative error| < 2e-7 (Cephes' expf polynomial). Clamped to [-87, 88]: never 0, so what must weigh nothing is
+// masked by the caller; NaN becomes e^-87.
 inline f32 exp(f32 x) {
   x = min(max(x, set(-87.0f)), set(88.0f));
   const f32 n = round(mul(x, set(1.44269504088896341f)));

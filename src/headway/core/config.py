@@ -55,6 +55,17 @@ class BatchingSettings(Section):
     max_wait_ms: float = Field(2000.0, ge=0)
 
 
+class PromiseSettings(Section):
+    """What the operator promises to those who are being served."""
+
+    # Between two tokens of a stream, None: nothing. Prompts beside running streams are computed in pieces that fit.
+    itl_ms: float | None = Field(50.0, gt=0)
+
+    @property
+    def itl_s(self) -> float | None:
+        return None if self.itl_ms is None else self.itl_ms / 1e3
+
+
 class QueueSettings(Section):
     """Bounds of the waiting queue; past any of them a request is refused with 429 and Retry-After."""
 
@@ -83,6 +94,7 @@ class Settings(BaseSettings):
     model: str | None = None  # None: the default model
     server: ServerSettings = ServerSettings()
     engine: EngineSettings = EngineSettings()
+    promise: PromiseSettings = PromiseSettings()
     batching: BatchingSettings = BatchingSettings()
     queue: QueueSettings = QueueSettings()
     limits: LimitSettings = LimitSettings()

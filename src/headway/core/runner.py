@@ -76,7 +76,7 @@ class Sampled(msgspec.Struct, frozen=True):  # as often as Work
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """`sampled[i]` belongs to `batch.work[i]`; None where that work did not ask for a sample."""
+    """`sampled[i]` belongs to `batch.work[i]`; None where that work did not ask for a sample and nothing failed."""
 
     sampled: list[Sampled | None]
     compute_s: float  # seconds inside the runner

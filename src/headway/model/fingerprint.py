@@ -1,21 +1,29 @@
-"""A short name for a set of weights, so that equal names mean equal tokens."""
+"""A short name for a model as it is computed, so that equal names mean equal tokens."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from hashlib import blake2b
 
-from headway.model.spec import Weight
+from headway.model.spec import ModelSpec, Weight
+
+# To be counted up with every change of the kernels that changes a bit of their results.
+KERNELS = 1
 
 _SAMPLES = 64
 _SAMPLE_BYTES = 256
 
 
-def weights_fingerprint(weights: Iterable[Weight]) -> str:
-    """16 hex digits of every weight's place, type and shape, and of evenly spaced samples of its bytes.
+def fingerprint(spec: ModelSpec, weights: Iterable[Weight]) -> str:
+    """16 hex digits of the model's dimensions, of every weight's place, type and shape, and of evenly spaced samples of
+    its bytes.
 
     Samples, since hashing gigabytes would delay every start; two checkpoints that differ only between the samples are
     told apart by nothing else here.
     """
-    digest = blake2b(digest_size=8)
+    digest = blake2b(repr(KERNELS).encode(), digest_size=8)
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        digest.update(value.tobytes() if field.name == "inv_freq" else repr((field.name, value)).encode())
     for weight in weights:
         tensor = weight.tensor
         digest.update(repr((weight.role, weight.layer, tensor.type, tensor.shape)).encode())

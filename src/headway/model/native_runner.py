@@ -14,7 +14,7 @@ from headway.core.errors import ModelError
 from headway.core.events import TokenLogprobs
 from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult, Work
 from headway.model.end_tokens import end_ids_of
-from headway.model.fingerprint import weights_fingerprint
+from headway.model.fingerprint import fingerprint
 from headway.model.spec import Architecture, Checkpoint, ModelSpec, Weight
 
 _KV_TYPE = "f16"
@@ -31,9 +31,9 @@ class NativeRunner:
         limits = self._limits(spec, settings)
         try:
             self._core = _native.Core(self._config(spec, self._context(spec, settings)), limits)
-            digest = weights_fingerprint(self._load(checkpoint, architecture, spec))
+            digest = fingerprint(spec, self._load(checkpoint, architecture, spec))
             self._core.finish()
-        except (ValueError, MemoryError) as error:
+        except (ValueError, MemoryError, RuntimeError) as error:
             raise ModelError(f"{checkpoint.path}: {error}") from error
         self._info = RunnerInfo(
             fingerprint=f"hw-{digest}-native-{self._core.isa}-{_KV_TYPE}",
@@ -52,6 +52,7 @@ class NativeRunner:
         )
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="native-step")
         self._step: Future[StepResult] | None = None
+        self._with_logprobs: set[int] = set()  # slots whose sequences want them
 
     @property
     def info(self) -> RunnerInfo:
@@ -63,23 +64,32 @@ class NativeRunner:
         self._step = self._worker.submit(self._compute, batch)
 
     def collect(self) -> StepResult:
+        """Whoever is interrupted while waiting can call again: the step goes on, and its result stays."""
         if self._step is None:
             raise RuntimeError("collect() without submit()")
-        step, self._step = self._step, None
-        return step.result()
+        result = self._step.result()
+        self._step = None
+        return result
 
     def close(self) -> None:
+        """Frees the weights and the KV pool; nothing may be called afterwards."""
         self._worker.shutdown(wait=True)
+        del self._core
 
     def logits(self, sample: int) -> NDArray[np.float32]:
-        """Raw logits of the last step's `sample`-th drawn row (the last `_native.LOGIT_ROWS` are held); a copy."""
+        """Raw logits of the last step's `sample`-th drawn row (a copy), if the step had <= `_native.LOGIT_ROWS`."""
         return self._core.logits(sample).copy()
 
     def _compute(self, batch: Batch) -> StepResult:
+        refused: dict[int, str] = {}  # slots whose opening failed: their sequences fail, the step does not
         for opening in batch.openings:
-            self._open(opening)
+            try:
+                self._open(opening)
+            except (ValueError, TypeError, OverflowError) as error:
+                refused[opening.slot] = f"the native core refused the request: {error}"
+        todo = [w for w in batch.work if w.slot not in refused] if refused else batch.work
         header, tokens, tables = array("i"), array("I"), array("I")
-        for work in batch.work:
+        for work in todo:
             count = len(work.tokens)
             header.extend((work.slot, work.start, count, work.sample))
             tokens.extend(work.tokens)
@@ -87,11 +97,23 @@ class NativeRunner:
             table = work.tables[0]
             tables.extend(table if len(table) == blocks else table[:blocks])
         start = time.perf_counter()
-        drawn = self._core.step(header, tokens, tables)
+        drawn = iter(self._core.step(header, tokens, tables))
         elapsed = time.perf_counter() - start
-        return StepResult(
-            [_sampled(w, d) if w.sample else None for w, d in zip(batch.work, drawn, strict=True)], elapsed
-        )
+        sampled = [
+            Sampled(0, error=refused[w.slot]) if w.slot in refused else self._sampled(w, next(drawn))
+            for w in batch.work
+        ]
+        return StepResult(sampled, elapsed)
+
+    def _sampled(self, work: Work, drawn: _native.Sampled) -> Sampled | None:
+        if not drawn.finite:
+            positions = f"{work.start} to {work.start + len(work.tokens) - 1}"
+            return Sampled(0, error=f"the model gave a value that is not finite at positions {positions}")
+        if not work.sample:
+            return None
+        if work.slot in self._with_logprobs:
+            return Sampled(drawn.token, TokenLogprobs(drawn.logprob, drawn.top))
+        return Sampled(drawn.token)
 
     def _open(self, opening: Opening) -> None:
         given, native = opening.sampling, _native.Sampling()
@@ -105,6 +127,10 @@ class NativeRunner:
         native.logit_bias = list(given.logit_bias)
         native.end_ids = sorted({*self._info.end_ids, *given.stop_token_ids})
         self._core.open(opening.slot, native, opening.known, opening.prompt_length)
+        if given.logprobs is None:
+            self._with_logprobs.discard(opening.slot)
+        else:
+            self._with_logprobs.add(opening.slot)
 
     def _load(self, checkpoint: Checkpoint, architecture: Architecture, spec: ModelSpec) -> Iterator[Weight]:
         """Packs each weight, and passes it on for the fingerprint."""
@@ -150,11 +176,3 @@ class NativeRunner:
         config.inv_freq = [float(f) for f in spec.inv_freq]
         config.windows = list(spec.windows)
         return config
-
-
-def _sampled(work: Work, drawn: _native.Sampled) -> Sampled:
-    if not drawn.finite:
-        return Sampled(0, error=f"the model gave a non-finite logit at position {work.start + len(work.tokens)}")
-    if not drawn.logprob and not drawn.top:
-        return Sampled(drawn.token)
-    return Sampled(drawn.token, TokenLogprobs(drawn.logprob, drawn.top))

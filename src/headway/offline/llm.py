@@ -1,5 +1,6 @@
 """`LLM`: the engine in this process, without sockets. Same scheduler, same text, same tokens as the server."""
 
+import sys
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headway.core.clock import MonotonicClock
-from headway.core.config import Settings, load_settings
+from headway.core.config import QueueSettings, Settings, load_settings
 from headway.core.errors import HeadwayError, RequestFailed
 from headway.core.events import Emission, Finish, Load, StepMessage, TokenLogprobs
 from headway.core.request import Cancel, EngineRequest
+from headway.core.runner import Runner
 from headway.core.sampling import Sampling
 from headway.model.detokenizer import Detokenizer
 from headway.model.load import load_runner
@@ -93,11 +95,14 @@ class LLM:
         self, model: str | None = None, *, settings: Settings | None = None, show_progress: bool = True
     ) -> None:
         """`model` as on the command line (None: the default model). Raises ModelError."""
-        self._settings = settings or load_settings(None, {})
+        given = settings or load_settings(None, {})
+        # The queue's bounds protect a server from its clients; here the caller waits for all of it anyway.
+        unbounded = QueueSettings(max_requests=sys.maxsize, max_tokens=sys.maxsize)
+        self._settings = given.model_copy(update={"queue": unbounded})
         path = resolve(model or self._settings.model, show_progress)
         self._text = load_text(path)
         self._prompts = PromptEncoder(self._text)
-        self._runner = load_runner(path, self._settings.engine)
+        self._runner: Runner = load_runner(path, self._settings.engine)
         self._clock = MonotonicClock()
         self._engine = Engine(self._runner, self._settings, self._clock, epoch=0, publish=self._publish)
         self._engine.warm_up()
@@ -107,6 +112,10 @@ class LLM:
     @property
     def tokenizer(self) -> Tokenizer:
         return self._text.tokenizer
+
+    @property
+    def runner(self) -> Runner:
+        return self._runner
 
     def load(self) -> Load:
         """The engine's load and counters."""
@@ -155,11 +164,9 @@ class LLM:
                 self._engine.step()
                 yield from running.take()
             running.check()
-        finally:
-            if not running.done:
-                self._engine.submit(Cancel(id=running.id, epoch=0, reason="closed"))
-                while not running.done:
-                    self._engine.step()
+        except (GeneratorExit, KeyboardInterrupt):
+            self._abandon()
+            raise
 
     def _complete(
         self, prompts: list[Prompt], params: Params | Sequence[Params] | None, show_progress: bool
@@ -177,8 +184,8 @@ class LLM:
                     while todo and len(self._live) < window:
                         started.append(self._start(*todo.popleft()))
                     self._engine.step()
-                    bar.update(task, completed=sum(r.done for r in started))
-            except BaseException:
+                    bar.update(task, completed=len(started) - len(self._live))
+            except (KeyboardInterrupt, HeadwayError):
                 self._abandon()
                 raise
         for running in started:

@@ -9,9 +9,10 @@ from headway.core.config import Settings
 from headway.core.errors import ModelError
 from headway.core.events import Emission, Finish, Load, StepMessage
 from headway.core.request import Cancel, ToEngine, worker_of
-from headway.core.runner import Batch, Opening, Runner, Work
+from headway.core.runner import Batch, Opening, Runner, StepResult, Work
 from headway.core.sampling import Sampling
 from headway.scheduling.admission import Admission, Demand
+from headway.scheduling.cost_model import CostModel
 from headway.scheduling.plan import Plan
 from headway.scheduling.scheduler import Scheduler
 from headway.scheduling.step_record import StepRecord
@@ -39,8 +40,11 @@ class Engine:
         epoch: int,
         publish: Publish,
         on_step: OnStep | None = None,
+        costs: CostModel | None = None,
     ) -> None:
-        self.scheduler = Scheduler(runner.info, settings)
+        """`costs`: what an earlier life learned of this runner on this machine."""
+        self.costs = costs or CostModel()
+        self.scheduler = Scheduler(runner.info, settings, self.costs)
         self._runner = runner
         self._clock = clock
         self._epoch = epoch
@@ -114,19 +118,30 @@ class Engine:
         self._outbox += plan.emissions
         self._send()
         published = clock.now()
-        result = self._runner.collect()
+        result, interrupt = self._collect()
         collected = clock.now()
         finished = self.scheduler.counters.finished
         self._outbox += [emission for _, emission in self.scheduler.commit(plan, result)]
         self._ready = True
         committed = clock.now()
+        if committed > begin:
+            self.costs.observe(plan.load, committed - begin)
         self._admission.record(plan.tokens, self.scheduler.counters.finished - finished, committed - begin)
         if not self.scheduler.running:
             self._send()
         if self._on_step is not None:
             times = (begin, planned - begin, published - submitted, collected - planned)
             self._on_step(self._record(plan, times, result.compute_s, committed - collected))
+        if interrupt is not None:
+            raise interrupt
         return True
+
+    def _collect(self) -> tuple[StepResult, KeyboardInterrupt | None]:
+        """Ctrl-C while waiting is raised once the step is committed: a plan left in flight would end the engine."""
+        try:
+            return self._runner.collect(), None
+        except KeyboardInterrupt as interrupt:
+            return self._runner.collect(), interrupt
 
     def _receive(self) -> None:
         inbox = self._inbox

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from headway.core.events import Emission
 from headway.core.runner import Batch
+from headway.scheduling.cost_model import StepLoad
 from headway.scheduling.sequence import Sequence
 
 
@@ -19,6 +20,13 @@ class Plan:
     started: list[Sequence] = field(default_factory=list)  # planned for the first time
     emissions: list[Emission] = field(default_factory=list)
     tokens: int = 0
+    context: int = 0  # keys attended, summed over the tokens
+    decodes: int = 0  # sequences that wait for their next token, not for their first
+
+    @property
+    def load(self) -> StepLoad:
+        """What the step's time depends on."""
+        return StepLoad(self.tokens, self.context, sum([w.sample for w in self.batch.work]))
 
 
 @dataclass(slots=True)

@@ -5,7 +5,9 @@ from headway.core.events import Emission, Finish
 from headway.core.request import EngineRequest
 from headway.core.runner import Opening, RunnerInfo, Sampled, StepResult, Work
 from headway.scheduling.blocks import KvBlocks
+from headway.scheduling.cost_model import CostModel, attended
 from headway.scheduling.deadlines import Deadlines
+from headway.scheduling.pace import Pace
 from headway.scheduling.plan import Counters, Plan
 from headway.scheduling.policy import make_policy
 from headway.scheduling.requirements import Requirements
@@ -16,7 +18,7 @@ from headway.scheduling.waiting import WaitingQueue
 class Scheduler:
     """Owns all live sequences. Pure: time comes in as `now`, tokens as a StepResult."""
 
-    def __init__(self, info: RunnerInfo, settings: Settings) -> None:
+    def __init__(self, info: RunnerInfo, settings: Settings, costs: CostModel) -> None:
         self.info = info
         self.context = min(info.context, settings.engine.context or info.context)
         self.budget = min(settings.engine.max_step_tokens, info.max_batch_tokens)
@@ -24,6 +26,7 @@ class Scheduler:
         # oldest prefill at least one. Neither can starve the other.
         self.capacity = min(settings.engine.max_sequences, info.slots, self.budget)
         self.policy = make_policy(settings.batching, self.capacity)
+        self.pace = Pace(costs, settings.promise.itl_s)
         self.blocks = KvBlocks(info, settings.engine.prefix_cache)
         self.counters = Counters()
         self.waiting = WaitingQueue()
@@ -102,9 +105,8 @@ class Scheduler:
         self._starved = False
         prefills = self._plan_decodes(plan)
         for sequence in prefills:
-            if plan.tokens == self.budget:
+            if not self._put(plan, sequence):
                 break
-            self._put(plan, sequence)
         if self.waiting:
             self._let_in(plan, now)
         plan.emissions[:0] = self._news
@@ -125,7 +127,8 @@ class Scheduler:
         for sequence, work, sampled in zip(plan.sequences, plan.batch.work, result.sampled, strict=True):
             if sequence.finish is None:
                 counters.recomputed_tokens += sequence.advance(len(work.tokens))
-                if sequence.computed - sequence.registered * block_size >= block_size:
+                failed = sampled is not None and sampled.error is not None  # then nobody may share its blocks
+                if not failed and sequence.computed - sequence.registered * block_size >= block_size:
                     self.blocks.commit(sequence)
                 if sampled is not None:
                     emissions.append((sequence, self._take(sequence, sampled)))
@@ -152,7 +155,7 @@ class Scheduler:
         """Plans every sequence with one uncomputed token; returns the running ones with more."""
         running, work, sequences = self.running, plan.batch.work, plan.sequences
         prefills: list[Sequence] = []
-        index = 0
+        context = index = 0
         while index < len(running):  # `running` shrinks from its end when one must make room
             sequence = running[index]
             start = sequence.computed
@@ -163,27 +166,41 @@ class Scheduler:
                 assert sequence.slot is not None
                 work.append(Work(sequence.slot, start, known[start:], sequence.tables, True))
                 sequences.append(sequence)
+                context += start + 1
             else:
                 continue  # it has left `running`
             index += 1
-        plan.tokens = len(work)
+        plan.tokens = plan.decodes = len(work)
+        plan.context = context
         return prefills
 
-    def _put(self, plan: Plan, sequence: Sequence) -> None:
-        """Plans as much of a sequence as the budget has left."""
+    def _room(self, plan: Plan, start: int) -> int:
+        """Tokens from position `start` on that the step can still take, by its budget and by its time."""
+        budget = self.budget - plan.tokens
+        return self.pace.chunk(plan.load, plan.decodes, start, budget) if budget else 0
+
+    def _put(self, plan: Plan, sequence: Sequence) -> bool:
+        """Plans as much of a sequence as there is room for. False: none."""
         assert sequence.slot is not None
         start = sequence.computed
-        tokens = sequence.known[start : start + self.budget - plan.tokens]
+        room = self._room(plan, start)
+        if not room:
+            return False
+        tokens = sequence.known[start : start + room]
         sample = start + len(tokens) == len(sequence.known)
         plan.batch.work.append(Work(sequence.slot, start, tokens, sequence.tables, sample))
         plan.sequences.append(sequence)
         plan.tokens += len(tokens)
+        plan.context += attended(start, len(tokens))
+        return True
 
     def _let_in(self, plan: Plan, now: float) -> None:
         waiting, running = self.waiting, self.running
         seats = self.policy.seats(now, len(running), len(waiting), waiting.head.arrival)
-        while waiting and plan.tokens < self.budget and self._slots:
+        while waiting and self._slots:
             head = waiting.head
+            if not self._room(plan, 0):
+                break
             if not head.started and seats <= 0:
                 break
             length = len(head.known)
@@ -201,7 +218,8 @@ class Scheduler:
                 seats -= 1
                 self.policy.joined()
                 self._start(plan, head)
-            self._put(plan, head)
+            if not self._put(plan, head):  # its cached prefix makes its tokens dearer than those of an empty one
+                break
 
     def _open(self, plan: Plan, sequence: Sequence) -> None:
         """Gives it a slot and its place, by age, among the running."""

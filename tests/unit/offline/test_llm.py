@@ -1,6 +1,7 @@
 """The Python API on the real model."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,40 @@ def test_closing_a_stream_frees_everything(llm: LLM) -> None:
     load = llm.load()
     assert load.running == load.waiting == 0
     assert load.free_blocks == load.total_blocks
+
+
+def test_ctrl_c_leaves_a_usable_engine(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a step, where the wait for the runner is interrupted."""
+    expected = llm.generate(["The sea"], GREEDY, show_progress=False)
+    collect, calls = llm.runner.collect, 0
+
+    def interrupted() -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise KeyboardInterrupt
+        return collect()
+
+    monkeypatch.setattr(llm.runner, "collect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate(["The sea", "The land"], GREEDY, show_progress=False)
+    assert llm.load().running == llm.load().waiting == 0
+    assert llm.generate(["The sea"], GREEDY, show_progress=False)[0].text == expected[0].text
+
+
+def test_logprobs_of_every_token(llm: LLM) -> None:
+    """One entry a token, also where the token is certain; nobody else gets any."""
+    params = [replace(GREEDY, logprobs=0), GREEDY, replace(GREEDY, logprobs=3)]
+    none, without, three = llm.generate(["1, 2, 3, 4, 5,"] * 3, params, show_progress=False)
+    assert none.token_ids == without.token_ids == three.token_ids
+    assert without.logprobs is None
+    assert none.logprobs is not None and three.logprobs is not None
+    assert len(none.logprobs) == len(three.logprobs) == len(none.token_ids)
+    assert [p.logprob for p in none.logprobs] == [p.logprob for p in three.logprobs]
+    assert all(not p.top for p in none.logprobs)
+    for entry, token in zip(three.logprobs, three.token_ids, strict=True):
+        assert entry.top[0] == (token, entry.logprob)  # greedy
+        assert len(entry.top) == 3
 
 
 def test_stop_strings_end_the_text_before_them(llm: LLM) -> None:

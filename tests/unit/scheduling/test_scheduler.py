@@ -8,12 +8,13 @@ from rig import make_request, make_settings
 from headway.core.events import Emission, Finish
 from headway.core.runner import RunnerInfo, Sampled, StepResult
 from headway.model.fake_runner import default_info
+from headway.scheduling.cost_model import CostModel
 from headway.scheduling.plan import Plan
 from headway.scheduling.scheduler import Scheduler
 
 
 def scheduler(info: RunnerInfo | None = None, **settings: Any) -> Scheduler:
-    return Scheduler(info or default_info(block_size=4), make_settings(**settings))
+    return Scheduler(info or default_info(block_size=4), make_settings(**settings), CostModel())
 
 
 def commit(made: Scheduler, plan: Plan, token: int = 7, error: str | None = None) -> list[Emission]:
