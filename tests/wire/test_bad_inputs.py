@@ -25,6 +25,10 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": USER, "max_tokens": True}, "max_tokens"),
     (CHAT, {"messages": USER, "max_tokens": 100_000}, "max_tokens"),
     (CHAT, {"messages": USER, "max_tokens": 5, "min_tokens": 6}, "min_tokens"),
+    (CHAT, {"messages": USER, "top_k": 2**31}, "top_k"),
+    (CHAT, {"messages": USER, "min_tokens": 2**31}, "min_tokens"),
+    (CHAT, {"messages": USER, "repetition_penalty": 1e-30}, "repetition_penalty"),
+    (CHAT, {"messages": USER, "seed": 2**64}, "seed"),
     (CHAT, {"messages": USER, "stop": [""]}, "stop"),
     (CHAT, {"messages": USER, "stop": ["x"] * 17}, "stop"),
     (CHAT, {"messages": USER, "stop": "x" * 1025}, "stop"),
@@ -32,6 +36,11 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": USER, "logit_bias": {"99999": 1}}, "logit_bias"),
     (CHAT, {"messages": USER, "logit_bias": {"-1": 1}}, "logit_bias"),
     (CHAT, {"messages": USER, "logit_bias": {"x": 1}}, "logit_bias.x"),
+    (CHAT, {"messages": USER, "logit_bias": {"1_0": 1}}, "logit_bias.1_0"),
+    (CHAT, {"messages": USER, "logit_bias": {" 5": 1}}, "logit_bias. 5"),
+    (CHAT, {"messages": USER, "logit_bias": {"05": 1}}, "logit_bias.05"),
+    (CHAT, {"messages": USER, "logit_bias": {"5.0": 1}}, "logit_bias.5.0"),
+    (CHAT, {"messages": USER, "logit_bias": {"1" * 5000: 1}}, ("logit_bias." + "1" * 5000)[:200]),
     (CHAT, {"messages": USER, "logit_bias": {"5": 101}}, "logit_bias.5"),
     (CHAT, {"messages": USER, "stop_token_ids": [99_999]}, "stop_token_ids"),
     (CHAT, {"messages": USER, "tools": [{"type": "function"}]}, "tools"),
@@ -44,6 +53,8 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": [{"role": "user"}]}, "messages.0.content"),
     (CHAT, {"messages": [{"role": "king", "content": "x"}]}, "messages.0.role"),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages.0.content"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "x": 1}]}]}, "messages.0.content"),
     (CHAT, {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}, "messages.0.tool_calls"),
     (CHAT, {"messages": [{"role": "user", "content": "x" * 600}]}, "messages"),
     (TEXT, {"prompt": ""}, "prompt"),
@@ -55,6 +66,9 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     (TEXT, {"prompt": [-1]}, "prompt"),
     (TEXT, {"prompt": [5, 99_999]}, "prompt"),
     (TEXT, {"prompt": ["x"] * 65}, "prompt"),
+    (TEXT, {"prompt": [*["x"] * 63, "y" * 600]}, "prompt"),  # one bad apple
+    (TEXT, {"prompt": [[5], [5, 99_999]]}, "prompt"),
+    (TEXT, {"prompt": ["x", ""]}, "prompt"),
     (TEXT, {"prompt": "x" * 512}, "prompt"),
     (TEXT, {"prompt": "x" * 500, "max_tokens": 20}, "max_tokens"),
     (TEXT, {"prompt": "x", "echo": True}, "echo"),
@@ -76,6 +90,10 @@ RAW: list[tuple[bytes, str | None]] = [
     (b"[]", None),
     (b"\xff\xfe", None),
     (b"[" * 100_000, None),
+    (b'{"messages":[{"role":"user","content":"x"}],"tools":' + b"[" * 10_000, None),
+    (b'{"messages":[{"role":"user","content":"x"}],' + b",".join(b'"k%d":1' % i for i in range(30_000)) + b"}", "k0"),
+    (b"{" + b",".join(b'"k%d":1' % i for i in range(100_000)) + b"}", None),
+    (b'{"messages":[' + b",".join([b"{}"] * 1_000_000) + b"]}", None),
 ]
 
 
@@ -111,6 +129,9 @@ def test_messages_are_readable(rig: Rig) -> None:
     long = message(TEXT, {"prompt": "x" * 600})
     assert "600 tokens" in long and "512" in long
     assert message(CHAT, {"messages": USER, "n": 9}) == "n: more than 1 is not supported yet"
+    parts = [{"type": "text", "text": "a", "cache_control": {}}]
+    said = message(CHAT, {"messages": [{"role": "user", "content": parts}]})
+    assert said == "messages.0.content: cache_control in a text part is not supported"
 
 
 def test_unknown_model(rig: Rig) -> None:
@@ -136,8 +157,26 @@ def test_api_key() -> None:
             assert refused.status_code == 401 and refused.json()["error"]["code"] == "invalid_api_key"
         assert rig.http.post("/tokenize", json=body).status_code == 401
         assert rig.http.post(TEXT, json=body, headers={"authorization": "Bearer sesame"}).status_code == 200
+        assert rig.http.post(TEXT, json=body, headers={"authorization": "bearer  sesame"}).status_code == 200
         for path in ("/v1/models", "/health/live", "/health/ready", "/metrics", "/"):
             assert rig.http.get(path).status_code == 200
+
+
+def test_api_key_beyond_ascii() -> None:
+    with make_rig(server={"api_key": "s\u00e9same"}) as rig:
+        body = {"prompt": "x", "max_tokens": 1}
+        for key, status in (("s\u00e9same".encode(), 200), ("s\u00e9same".encode("latin-1"), 401), (b"\xff\x80", 401)):
+            answer = rig.http.post(TEXT, json=body, headers=[(b"authorization", b"Bearer " + key)])
+            assert answer.status_code == status
+
+
+def test_one_bad_prompt_starts_none_of_them(rig: Rig) -> None:
+    rig.wait_idle()
+    steps = rig.load().steps
+    for stream in (False, True):
+        body = {"prompt": [*["x"] * 8, "y" * 600], "max_tokens": 5, "stream": stream}
+        assert rig.http.post(TEXT, json=body).status_code == 400
+    assert rig.wait_idle().steps == steps
 
 
 def test_what_load_tools_send_is_taken(rig: Rig) -> None:
@@ -160,6 +199,9 @@ def test_what_load_tools_send_is_taken(rig: Rig) -> None:
         "min_p": 0.1,
     }
     assert rig.http.post(CHAT, json=body, headers={"X-Correlation-ID": "1"}).status_code == 200
+    dumped = {"role": "assistant", "content": "x", "refusal": None, "annotations": None, "tool_calls": None}
+    history = {"messages": [*USER, dumped, *USER], "max_tokens": 2}  # an answer of openai-python, sent back
+    assert rig.http.post(CHAT, json=history).status_code == 200
     completion = {
         "model": "tiny",
         "prompt": "x",

@@ -17,6 +17,12 @@ def test_tokenize_and_back(rig: Rig) -> None:
     assert rig.http.post("/detokenize", json={"tokens": [-1]}).status_code == 400
 
 
+def test_more_ids_than_are_written_at_once(rig: Rig) -> None:
+    count = 2 * 65_536 + 5
+    answer = rig.http.post("/tokenize", json={"prompt": "ab" * count}).json()
+    assert answer["count"] == 2 * count and answer["tokens"] == answer["tokens"][:2] * count
+
+
 def test_generate(rig: Rig) -> None:
     query: dict[str, str | int] = {"prompt": "Once", "max_tokens": 20, "temperature": 0}
     events = sse(rig.http.get("/generate", params=query).text)
@@ -30,6 +36,8 @@ def test_generate(rig: Rig) -> None:
         {},
         {"prompt": "x", "temperature": "nan"},
         {"prompt": "x", "q": "1"},
+        {"prompt": ["x", "y"]},
+        {"prompt": "x", "top_k": str(2**31)},
     ):
         response = rig.http.get("/generate", params=bad)
         assert response.status_code == 400 and response.json()["error"]["type"] == "invalid_request_error"
@@ -41,7 +49,17 @@ def test_root_and_openapi(rig: Rig) -> None:
     assert {"ChatRequest", "CompletionRequest", "TokenizeRequest", "Message"} <= schemas.keys()
     missing = rig.http.get("/v2/nothing")
     assert missing.status_code == 404 and missing.json()["error"]["code"] == "not_found"
-    assert rig.http.get("/v1/chat/completions").status_code == 405
+    wrong = rig.http.get("/v1/chat/completions")
+    assert wrong.status_code == 405 and wrong.headers["allow"] == "POST"
+    assert wrong.json()["error"]["code"] == "method_not_allowed"
+
+
+def test_head(rig: Rig) -> None:
+    """HTTP has HEAD wherever GET is, and load balancers use it; only /generate is work."""
+    for path in ("/", "/health/live", "/health/ready", "/metrics", "/v1/models", "/v1/models/tiny"):
+        head = rig.http.head(path)
+        assert head.status_code == 200 and head.content == b"", path
+    assert rig.http.head("/generate", params={"prompt": "x"}).status_code == 405
 
 
 def values(rig: Rig) -> dict[str, float]:

@@ -23,7 +23,7 @@ class ServerSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     api_workers: int = Field(1, ge=1, le=64)
-    api_key: str | None = None  # None: no key is asked for
+    api_key: str | None = Field(None, min_length=1)  # None: no key is asked for
     model_name: str | None = None  # name in /v1/models; None: from the model's files
     max_body_bytes: int = Field(8 << 20, ge=1024)
     header_wait_s: float = Field(10.0, gt=0)  # response headers wait at most so long for the first planned step
@@ -58,12 +58,12 @@ class BatchingSettings(Section):
 class PromiseSettings(Section):
     """What the operator promises to those who are being served."""
 
-    # Between two tokens of a stream, None: nothing. Prompts beside running streams are computed in pieces that fit.
-    itl_ms: float | None = Field(50.0, gt=0)
+    # Between two tokens of a stream; 0: nothing. Prompts beside running streams are computed in pieces that fit.
+    itl_ms: float = Field(50.0, ge=0)
 
     @property
     def itl_s(self) -> float | None:
-        return None if self.itl_ms is None else self.itl_ms / 1e3
+        return self.itl_ms / 1e3 or None
 
 
 class QueueSettings(Section):

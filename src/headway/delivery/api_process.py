@@ -14,6 +14,7 @@ import uvloop
 from headway.core.config import Settings
 from headway.core.errors import ModelError
 from headway.delivery.app import create_app
+from headway.delivery.http_protocol import HttpProtocol
 from headway.serving.child import ENGINE_DIED, Child
 from headway.serving.frontend import Frontend, load_frontend
 
@@ -33,7 +34,7 @@ def make_server(frontend: Frontend, settings: Settings) -> Server:
     config = uvicorn.Config(
         create_app(frontend, settings),
         loop="uvloop",
-        http="httptools",
+        http=HttpProtocol,
         ws="none",
         lifespan="on",
         access_log=False,

@@ -59,6 +59,7 @@ def create_app(frontend: Frontend, settings: Settings) -> FastAPI:
     for router in (models_router(frontend), health_router(frontend), metrics_router(frontend)):
         app.include_router(router)
 
+    @app.head("/", include_in_schema=False)
     @app.get("/", tags=["Operations"])
     async def root() -> dict[str, Any]:
         """What there is."""
@@ -79,6 +80,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         code = "method_not_allowed" if error.status_code == 405 else None
         response = error_response(NoSuchRoute(what, code=code))
         response.status_code = error.status_code
+        response.headers.update(error.headers or {})  # Allow, with a 405
         return response
 
     @app.exception_handler(RequestValidationError)

@@ -20,7 +20,8 @@ def make_auth(key: str | None) -> Callable[[Request], Awaitable[None]]:
         header = request.headers.get("authorization", "")
         given = header[len(SCHEME) :].strip() if header[: len(SCHEME)].lower() == SCHEME else ""
         # Compared as bytes and in constant time: neither length of a match nor odd characters tell anything.
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), expected):
+        # Headers come decoded as latin-1, whatever the client had written.
+        if not hmac.compare_digest(given.encode("latin-1"), expected):
             raise Unauthorized("this server needs an API key: Authorization: Bearer <key>")
 
     return check

@@ -25,8 +25,6 @@ class Merged:
             generation.on_overflow(callback)
 
     async def __aenter__(self) -> Self:
-        if len(self._generations) > 1:
-            self._pumps = [asyncio.create_task(self._pump(i, g)) for i, g in enumerate(self._generations)]
         return self
 
     async def __aexit__(
@@ -40,6 +38,11 @@ class Merged:
         for generation in self._generations:
             generation.close("disconnect")
 
+    async def _start(self) -> None:
+        # One that cannot be served fails the response before any has begun.
+        await asyncio.gather(*[generation.prepare() for generation in self._generations])
+        self._pumps = [asyncio.create_task(self._pump(i, g)) for i, g in enumerate(self._generations)]
+
     async def _pump(self, index: int, generation: Generation) -> None:
         try:
             async for event in generation:
@@ -52,8 +55,10 @@ class Merged:
         return self
 
     async def __anext__(self) -> tuple[int, TextEvent]:
-        if not self._pumps:  # one generation: no task, no queue
+        if len(self._generations) == 1:  # no task, no queue
             return 0, await self._generations[0].__anext__()
+        if not self._pumps:
+            await self._start()
         while self._open:
             item = await self._queue.get()
             if isinstance(item, Exception):

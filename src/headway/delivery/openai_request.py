@@ -42,9 +42,7 @@ def chat_request(body: ChatRequest, limits: LimitSettings, arrival: float) -> Re
 def completion_requests(body: CompletionRequest, limits: LimitSettings, arrival: float) -> list[Request]:
     """One request per prompt. Raises InvalidRequest."""
     _cap(body.logprobs, limits.max_logprobs, "logprobs")
-    prompts = _prompts(body.prompt)
-    if len(prompts) > limits.max_prompts:
-        raise InvalidRequest(f"{len(prompts)} prompts; at most {limits.max_prompts} are taken", param="prompt")
+    prompts = _prompts(body.prompt, limits.max_prompts)
     max_tokens = body.max_tokens or COMPLETION_MAX_TOKENS
     return [_request(body, prompt, max_tokens, body.logprobs, limits, arrival) for prompt in prompts]
 
@@ -71,11 +69,13 @@ def chat_messages(messages: list[Message]) -> list[dict[str, Any]]:
     return result
 
 
-def _prompts(prompt: Any) -> list[Prompt]:
+def _prompts(prompt: Any, most: int) -> list[Prompt]:
     if isinstance(prompt, str):
         return [TextPrompt(prompt)]
     if isinstance(prompt[0], int):
         return [TokenPrompt(prompt)]
+    if len(prompt) > most:
+        raise InvalidRequest(f"{len(prompt)} prompts; at most {most} are taken", param="prompt")
     return [TextPrompt(p) if isinstance(p, str) else TokenPrompt(p) for p in prompt]
 
 

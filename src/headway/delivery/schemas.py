@@ -1,16 +1,22 @@
 """Request bodies. Every field OpenAI documents is here: honoured, accepted without effect, or refused by name."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     FailFast,
     Field,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
+
+MOST = 2**31 - 1  # of a count: what the engine's own integers hold
+# Less would let penalised logits overflow; so far from 1 the text is noise anyway.
+LEAST_REPETITION = 0.01
 
 
 def _refuse(*neutral: object) -> AfterValidator:
@@ -49,6 +55,17 @@ def _one_choice(value: int | None) -> int | None:
 
 
 OneChoice = Annotated[int | None, AfterValidator(_one_choice)]
+TOKEN_KEY = re.compile(r"0|-?[1-9][0-9]{0,9}")
+
+
+def _token_key(key: Any) -> int:
+    """A token id that is a key in JSON: one spelling for one id, so that no two entries mean the same."""
+    if not isinstance(key, str) or not TOKEN_KEY.fullmatch(key):
+        raise PydanticCustomError("token_id_type", "must be a token id")
+    return int(key)
+
+
+TokenKey = Annotated[int, BeforeValidator(_token_key)]
 
 
 class Common(Schema):
@@ -60,16 +77,16 @@ class Common(Schema):
     # Sampling.
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=-1, le=2**31)  # -1 and 0: off
+    top_k: int | None = Field(None, ge=-1, le=MOST)  # -1 and 0: off
     min_p: float | None = Field(None, ge=0, le=1)
-    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    repetition_penalty: float | None = Field(None, ge=LEAST_REPETITION, le=10)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: dict[TokenKey, Annotated[float, Field(ge=-100, le=100)]] | None = None
     seed: int | None = Field(None, ge=-(2**63), lt=2**64)
     # Length and end.
-    max_tokens: int | None = Field(None, ge=1, le=2**31)
-    min_tokens: int | None = Field(None, ge=0, le=2**31)
+    max_tokens: int | None = Field(None, ge=1, le=MOST)
+    min_tokens: int | None = Field(None, ge=0, le=MOST)
     ignore_eos: bool | None = None
     stop: Annotated[
         Any,
@@ -118,6 +135,7 @@ class Message(Schema):
     function_call: Refused = None
     tool_calls: RefusedList = None
     tool_call_id: Refused = None
+    annotations: RefusedList = None  # openai-python's message.model_dump() has it
 
 
 def _check_content(value: Any) -> str:
@@ -133,8 +151,12 @@ def _check_content(value: Any) -> str:
             name = kind if isinstance(kind, str) else "without a type"
             message = "content parts of type {name} are not supported"
             raise PydanticCustomError("unsupported", message, {"name": name[:50]})
-        if part.keys() != {"type", "text"} or not isinstance(part["text"], str):
-            raise PydanticCustomError("content_type", 'a text part is {{"type": "text", "text": "..."}}')
+        unknown = part.keys() - {"type", "text"}
+        if unknown:
+            message = "{name} in a text part is not supported"
+            raise PydanticCustomError("unsupported", message, {"name": min(unknown)[:50]})
+        if not isinstance(part.get("text"), str):
+            raise PydanticCustomError("content_type", "a text part needs its text, a string")
         texts.append(part["text"])
     return "\n".join(texts)
 
@@ -143,7 +165,7 @@ class ChatRequest(Common):
     """POST /v1/chat/completions"""
 
     messages: Annotated[list[Message], FailFast(), Field(min_length=1)]
-    max_completion_tokens: int | None = Field(None, ge=1, le=2**31)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MOST)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0)
     parallel_tool_calls: bool | None = None  # without tools there is nothing to run in parallel

@@ -18,7 +18,7 @@ from headway.scheduling.engine import Engine
 from headway.serving.child import Child
 from headway.serving.ipc import EngineSocket, Hello, Step, Welcome, WorkerStalled
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headway.serving.engine_process")  # __name__ is __main__ in its process
 
 HEARTBEAT_S = 0.25
 LoadRunner = Callable[[], Runner]
@@ -83,6 +83,7 @@ class EngineLoop:
             return False
         if failure:
             raise failure[0]
+        self._report()
         for worker in self._seen:
             self._greet(worker)
         for message in self._early:
@@ -90,6 +91,19 @@ class EngineLoop:
         self._early.clear()
         self._beat = 0.0
         return True
+
+    def _report(self) -> None:
+        """Says what runs: kernels and KV type are in the fingerprint."""
+        assert self._engine is not None and self._runner is not None
+        scheduler = self._engine.scheduler
+        log.info(
+            "%s on %d threads; context %d, %d sequences, KV cache for %d tokens",
+            self._runner.info.fingerprint,
+            self._settings.engine.threads,
+            min(scheduler.context, scheduler.blocks.capacity),
+            scheduler.capacity,
+            scheduler.blocks.capacity,
+        )
 
     def _turn(self, engine: Engine) -> None:
         self._receive()

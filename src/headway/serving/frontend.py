@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headway.core.clock import Clock, MonotonicClock
 from headway.core.config import Settings
-from headway.core.errors import EngineUnavailable, HeadwayError
+from headway.core.errors import EngineUnavailable, HeadwayError, Overloaded
 from headway.core.events import Load
 from headway.core.request import EngineRequest
 from headway.core.sampling import Sampling
@@ -26,6 +26,8 @@ from headway.serving.text_pool import TextPool
 from headway.serving.text_stream import TextStream
 
 CHARS_PER_TOKEN = 4  # for the gate's estimate before tokenising
+MOST_TOKENIZING = 32 << 20  # characters that may wait for `tokenize`, beside a first text of any length
+TOKENIZING_RETRY_S = 2.0  # tokenising does about 1 MB/s
 
 
 class Frontend:
@@ -48,6 +50,7 @@ class Frontend:
         self._gate = Gate(self._link, settings)
         self._pool = TextPool(PromptEncoder(text))
         self._live = 0
+        self._tokenizing = 0  # characters
         self._idle = asyncio.Event()  # set when the last live generation has left while draining
         self.model_name = settings.server.model_name or text.name
 
@@ -102,14 +105,17 @@ class Frontend:
     def now(self) -> float:
         return self._clock.now()
 
-    async def open(self, request: Request, ticket: Ticket) -> "tuple[EmissionStream, array[int]]":
-        """For Generation: tokenises and sends."""
+    async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
+        """For Generation: tokenises."""
         prompt = await self._pool.encode(request.prompt)
-        sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
+        return prompt, resolve_sampling(request, prompt, self.context, self._text.vocab_size)
+
+    def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
+        """For Generation: gives it to the engine."""
         serial = self._link.next_serial()
         stream = self._link.open(serial, partial(_engine_request, request, prompt, sampling))
         self._gate.sent(ticket, serial, len(prompt))
-        return stream, prompt
+        return stream
 
     def text_stream(self, request: Request) -> TextStream:
         """For Generation."""
@@ -127,8 +133,15 @@ class Frontend:
 
     # Text tools.
 
-    async def tokenize(self, prompt: Prompt) -> list[int]:
-        return (await self._pool.encode(prompt)).tolist()
+    async def tokenize(self, prompt: Prompt) -> "array[int]":
+        """Token ids as array('I'). Raises Overloaded: no gate stands before this, and waiting texts take memory."""
+        if self._tokenizing and self._tokenizing + prompt.size > MOST_TOKENIZING:
+            raise Overloaded("too many texts wait to be tokenised", retry_after_s=TOKENIZING_RETRY_S)
+        self._tokenizing += prompt.size
+        try:
+            return await self._pool.encode(prompt)
+        finally:
+            self._tokenizing -= prompt.size
 
     def token_text(self, token: int) -> bytes:
         """The bytes one token stands for."""

@@ -15,6 +15,7 @@ from headway.core.errors import (
     RequestFailed,
 )
 from headway.core.events import Emission, Finish
+from headway.core.sampling import Sampling
 from headway.observability.metrics import Metrics
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.gate import Ticket
@@ -28,8 +29,12 @@ class Opener(Protocol):
 
     def now(self) -> float: ...
 
-    async def open(self, request: Request, ticket: Ticket) -> "tuple[EmissionStream, array[int]]":
-        """Tokenises and sends the request; returns its emissions and its prompt."""
+    async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
+        """Tokenises the request, and checks what can only be checked then."""
+        ...
+
+    def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
+        """Gives the prepared request to the engine; returns its emissions."""
         ...
 
     def text_stream(self, request: Request) -> TextStream: ...
@@ -49,6 +54,7 @@ class Generation:
         self._ticket = ticket
         self._metrics = metrics
         self._text = opener.text_stream(request)
+        self._prepared: tuple[array[int], Sampling] | None = None
         self._stream: EmissionStream | None = None
         self._events: deque[TextEvent] = deque()
         self._prompt_tokens = 0
@@ -96,19 +102,34 @@ class Generation:
                 stream = self._stream or await self._open()
                 self._take(stream.take() or await stream.get())
             except HeadwayError as error:
-                self._ended = True
-                self._outcome = _outcome(error)
+                self._fail(error)
                 raise
         event = self._events.popleft()
         if isinstance(event, Delta):
             self._clock_delta()
         return event
 
+    async def prepare(self) -> None:
+        """Finds out whether the request can be served, without starting it. Raises the HeadwayError that says why not.
+
+        For who reads several generations as one; the first read does the same."""
+        try:
+            self._prepared = await self._opener.prepare(self._request)
+        except HeadwayError as error:
+            self._fail(error)
+            raise
+
     async def _open(self) -> EmissionStream:
-        self._stream, prompt = await self._opener.open(self._request, self._ticket)
+        prompt, sampling = self._prepared or await self._opener.prepare(self._request)
+        self._prepared = None
+        self._stream = self._opener.send(self._request, self._ticket, prompt, sampling)
         self._stream.on_overflow = self._on_overflow
         self._prompt_tokens = len(prompt)
         return self._stream
+
+    def _fail(self, error: HeadwayError) -> None:
+        self._ended = True
+        self._outcome = _outcome(error)
 
     def _clock_delta(self) -> None:
         now = self._now()

@@ -1,5 +1,6 @@
 """The engine's loop on a socket of lists."""
 
+import logging
 import threading
 import time
 from array import array
@@ -128,3 +129,11 @@ def test_a_model_that_cannot_be_loaded_ends_the_loop() -> None:
 
     with pytest.raises(ModelError, match="no such file"):
         EngineLoop(Socket(), Settings(), epoch=1).run(load)  # type: ignore[arg-type]
+
+
+def test_says_what_runs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with running(slow_runner) as socket:
+        socket.inbox.append((0, Hello(0)))
+        socket.wait(lambda message: isinstance(message, Welcome))
+    assert "fake on" in caplog.text and "sequences" in caplog.text  # the fingerprint names kernels and KV type

@@ -7,13 +7,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from headway.core.config import Settings
-from headway.core.errors import HeadwayError
+from headway.core.errors import HeadwayError, InvalidRequest
 from headway.core.sampling import Sampling
 from headway.delivery.arrival import ARRIVAL
 from headway.delivery.http_errors import error_body
 from headway.delivery.openai_format import DONE, encode
 from headway.delivery.openai_request import SEED_MASK
 from headway.delivery.reply import StreamReply
+from headway.delivery.schemas import MOST
 from headway.serving.frontend import Frontend
 from headway.serving.request import Request as GenerationRequest
 from headway.serving.request import TextPrompt
@@ -24,9 +25,9 @@ class GenerateQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     prompt: str
-    max_tokens: int = Field(128, ge=1, le=2**31)
+    max_tokens: int = Field(128, ge=1, le=MOST)
     temperature: float = Field(1.0, ge=0, le=2)
-    top_k: int = Field(0, ge=0, le=2**31)
+    top_k: int = Field(0, ge=0, le=MOST)
     top_p: float = Field(1.0, gt=0, le=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**64)
     stop: str | None = Field(None, min_length=1, max_length=256)
@@ -75,6 +76,7 @@ def generate_router(frontend: Frontend, settings: Settings) -> APIRouter:
     @router.get("/generate")
     async def generate(request: Request, query: Annotated[GenerateQuery, Query()]) -> Response:
         """Continues a text, as server-sent events; as plain text with `Accept: text/plain`."""
+        _no_name_twice([name for name, _ in request.query_params.multi_items()])
         sampling = Sampling(max_tokens=0, temperature=query.temperature, top_k=query.top_k, top_p=query.top_p)
         generation = frontend.generate(
             GenerationRequest(
@@ -90,3 +92,10 @@ def generate_router(frontend: Frontend, settings: Settings) -> APIRouter:
         return StreamReply([generation], PlainText() if plain else TextEvents(), settings.server)
 
     return router
+
+
+def _no_name_twice(names: list[str]) -> None:
+    """Raises InvalidRequest: of two values one would be silently ignored."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidRequest(f"{name} is given more than once", param=name)

@@ -10,6 +10,7 @@ from headway.serving.frontend import Frontend
 def metrics_router(frontend: Frontend) -> APIRouter:
     router = APIRouter(tags=["Operations"])
 
+    @router.head("/metrics", include_in_schema=False)
     @router.get("/metrics")
     async def metrics() -> Response:
         """All workers' counts and the engine's newest load, for Prometheus."""

@@ -22,10 +22,12 @@ def models_router(frontend: Frontend) -> APIRouter:
             "max_model_len": frontend.context,
         }
 
+    @router.head("/v1/models", include_in_schema=False)
     @router.get("/v1/models")
     async def list_models() -> dict[str, Any]:
         return {"object": "list", "data": [describe()]}
 
+    @router.head("/v1/models/{name:path}", include_in_schema=False)
     @router.get("/v1/models/{name:path}")
     async def get_model(name: str) -> dict[str, Any]:
         check_model(name, frontend.model_name)

@@ -1,0 +1,139 @@
+"""Below the application: what is not HTTP, what has no end, and requests that would rather speak something else."""
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+from server_rig import Rig
+
+BODY = b'{"prompt":"hi","max_tokens":2}'
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEA\r\n"
+
+
+class Wire:
+    def __init__(self, rig: Rig) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", int(rig.url.rpartition(":")[2])), timeout=10)
+        self._file = self._socket.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def flood(self, piece: bytes, total: int) -> None:
+        """Until all is sent, or the server has had enough."""
+        try:
+            for _ in range(total // len(piece)):
+                self._socket.sendall(piece)
+        except OSError:
+            pass
+
+    def answer(self) -> tuple[int, dict[str, str], bytes]:
+        status = int(self._file.readline().split()[1])
+        headers = {}
+        while (line := self._file.readline().decode().strip()) != "":
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        return status, headers, self._file.read(int(headers["content-length"]))
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+
+@pytest.fixture
+def wire(rig: Rig) -> Iterator[Wire]:
+    made = Wire(rig)
+    yield made
+    made.close()
+
+
+def whole(body: bytes, headers: bytes = b"") -> bytes:
+    return POST + headers + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def check_refusal(wire: Wire, status: int, code: str) -> None:
+    got, headers, body = wire.answer()
+    assert got == status and headers["content-type"] == "application/json" and headers["connection"] == "close"
+    error = json.loads(body)["error"]
+    assert error.keys() == {"message", "type", "param", "code"} and error["code"] == code
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03hello\r\n\r\n",  # TLS
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+        POST + b"Content-Length: -5\r\n\r\n",
+        POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n\r\n",
+    ],
+    ids=lambda data: data[:60],
+)
+def test_not_http(wire: Wire, data: bytes) -> None:
+    wire.send(data)
+    check_refusal(wire, 400, "malformed_http")
+
+
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (b"GET /health/live HTTP/1.1\r\nX: ", b"a" * 10_000),
+        (b"GET /health/live HTTP/1.1\r\n", b"X: a\r\n" * 1000),
+        (b"GET /", b"a" * 10_000),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ", b"a" * 10_000),  # in the trailers
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n" * 1000),  # more frame than body
+    ],
+    ids=["header", "headers", "url", "trailer", "chunks"],
+)
+def test_no_end(rig: Rig, wire: Wire, head: bytes, piece: bytes) -> None:
+    wire.send(head)
+    wire.flood(piece, 30_000_000)
+    assert rig.http.get("/health/live").status_code == 200
+
+
+def test_too_long_a_header_is_told(wire: Wire) -> None:
+    wire.send(b"GET /health/live HTTP/1.1\r\nX: " + b"a" * (300 << 10))
+    check_refusal(wire, 431, "headers_too_large")
+
+
+def test_pipelined_bodies_do_not_count_as_head(wire: Wire) -> None:
+    wire.send(whole(BODY + b" " * 300_000) * 5)
+    for _ in range(5):
+        assert wire.answer()[0] == 200
+
+
+def test_bodies_do_not_count_as_head(wire: Wire) -> None:
+    for _ in range(2):  # one connection
+        padded = BODY + b" " * 2_000_000
+        wire.send(whole(padded))
+        assert wire.answer()[0] == 200
+        pieces = [BODY, *[b" " * 8000] * 200]
+        wire.send(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+        wire.send(b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n")
+        assert wire.answer()[0] == 200
+
+
+@pytest.mark.parametrize("split", [0, 30, 250, -10])
+def test_upgrade_is_ignored(wire: Wire, split: int) -> None:
+    """Java's HttpClient asks for h2c with every first request; it must not lose the request's body."""
+    data = whole(BODY, UPGRADE)
+    for _ in range(2):
+        wire.send(data[:split])
+        wire.send(data[split:])
+        status, _, body = wire.answer()
+        assert status == 200, body
+        assert json.loads(body)["choices"][0]["finish_reason"] == "length"
+    wire.send(whole(BODY))  # and the connection goes on as ever
+    assert wire.answer()[0] == 200
+
+
+def test_chunked_upgrade_and_websocket(wire: Wire) -> None:
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    wire.send(POST + UPGRADE + chunked)
+    assert wire.answer()[0] == 200
+    wire.send(b"GET /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    status, _, body = wire.answer()
+    assert status == 404 and json.loads(body)["error"]["code"] == "not_found"
