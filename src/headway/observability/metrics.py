@@ -131,6 +131,9 @@ def _engine(load: Load) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, help, value=float(value))
     used = 1.0 - load.free_blocks / load.total_blocks if load.total_blocks else 0.0
     yield GaugeMetricFamily("headway_kv_usage_ratio", "Share of the KV pool that live sequences hold.", value=used)
+    if load.prediction_error is not None:
+        help = "Median relative error of the recent predictions of a step's time."
+        yield GaugeMetricFamily("headway_prediction_error_ratio", help, value=load.prediction_error)
     counters = (
         ("headway_engine_steps", "Steps computed.", load.steps),
         ("headway_computed_tokens", "Tokens computed, prefill and decode.", load.computed_tokens),

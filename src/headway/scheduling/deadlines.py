@@ -1,4 +1,4 @@
-"""Which live sequence's time runs out next."""
+"""Whose time runs out next: deadlines of live sequences, and ends of the longest wait in the queue."""
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
@@ -11,21 +11,23 @@ class Deadlines:
     when they come due, or all together once they outnumber the live ones."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int]] = []  # (deadline, id)
+        self._heap: list[tuple[float, int]] = []  # (Clock seconds, id)
 
     @property
     def next(self) -> float | None:
         return self._heap[0][0] if self._heap else None
 
     def add(self, sequence: Sequence) -> None:
-        if sequence.deadline is not None:
-            heappush(self._heap, (sequence.deadline, sequence.id))
+        for time in (sequence.deadline, sequence.queue_end):
+            if time is not None:
+                heappush(self._heap, (time, sequence.id))
 
-    def pop_due(self, now: float) -> Iterator[tuple[float, int]]:
+    def pop_due(self, now: float) -> Iterator[int]:
+        """Ids of those whose time may be up; look at the sequence to see which."""
         while self._heap and self._heap[0][0] <= now:
-            yield heappop(self._heap)
+            yield heappop(self._heap)[1]
 
     def compact(self, live: Iterable[Sequence], count: int) -> None:
-        if len(self._heap) > 2 * count + 64:
-            self._heap = [(s.deadline, s.id) for s in live if s.deadline is not None]
+        if len(self._heap) > 4 * count + 64:
+            self._heap = [(t, s.id) for s in live for t in (s.deadline, s.queue_end) if t is not None]
             heapify(self._heap)

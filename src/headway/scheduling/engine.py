@@ -88,6 +88,7 @@ class Engine:
             cached_tokens=counters.cached_tokens,
             preemptions=counters.preemptions,
             recomputed_tokens=counters.recomputed_tokens,
+            prediction_error=self.costs.median_error,
         )
 
     def warm_up(self) -> None:

@@ -26,6 +26,7 @@ class Scheduler:
         # oldest prefill at least one. Neither can starve the other.
         self.capacity = min(settings.engine.max_sequences, info.slots, self.budget)
         self.policy = make_policy(settings.batching, self.capacity)
+        self._queue_s = settings.promise.queue_s
         self.pace = Pace(costs, settings.promise.itl_s)
         self.blocks = KvBlocks(info, settings.engine.prefix_cache)
         self.counters = Counters()
@@ -83,6 +84,8 @@ class Scheduler:
             return
         sequence = Sequence(request, self._serial, self.context, self._ends)
         self._serial += 1
+        if self._queue_s:
+            sequence.queue_end = request.arrival + self._queue_s
         self._live[sequence.id] = sequence
         self.waiting.add(sequence)
         self._deadlines.add(sequence)
@@ -263,14 +266,25 @@ class Scheduler:
 
     def _expire(self, now: float) -> None:
         due = False
-        for deadline, request in self._deadlines.pop_due(now):
+        for request in self._deadlines.pop_due(now):
             sequence = self._live.get(request)
-            if sequence is not None and sequence.deadline == deadline:
-                where = "running" if sequence.running else "waiting"
-                self._news.append(self._end(sequence, Finish.EXPIRED, f"the deadline passed while {where}"))
+            if sequence is None:
+                continue
+            if sequence.deadline is not None and sequence.deadline <= now:
+                where = "while it ran" if sequence.started else "in the queue"
+                self._news.append(self._end(sequence, Finish.EXPIRED, f"the request's deadline passed {where}"))
                 due = True
+            elif not sequence.started and sequence.queue_end is not None and sequence.queue_end <= now:
+                self._news.append(self._outwait(sequence))
         if due:
             self._sweep()
+
+    def _outwait(self, sequence: Sequence) -> Emission:
+        """It waited as long as is promised; whoever comes back after as long again finds a shorter queue or is told so
+        at once."""
+        detail = f"no step could be given to it within {self._queue_s:g} s (promise.queue_s)"
+        ended = self._end(sequence, Finish.REFUSED, detail)
+        return Emission(id=ended.id, finish=ended.finish, detail=detail, retry_after_s=self._queue_s)
 
     # -- parts of commit -------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ class Sequence:
         "order",
         "peak",
         "prompt_length",
+        "queue_end",
         "registered",
         "room",
         "salt",
@@ -45,6 +46,7 @@ class Sequence:
         self.sampling = sampling
         self.arrival = request.arrival
         self.deadline = request.deadline
+        self.queue_end: float | None = None  # Clock seconds until which it may wait for its first step
         self.salt = request.salt
         self.order = (request.arrival, serial)  # one total order: who is older, in the queue and as a victim
         self.known = known

@@ -17,6 +17,7 @@ from headway.core.runner import Runner
 from headway.scheduling.engine import Engine
 from headway.serving.child import Child
 from headway.serving.ipc import EngineSocket, Hello, Step, Welcome, WorkerStalled
+from headway.serving.learned_costs import costs_path, read_costs, write_costs
 
 log = logging.getLogger("headway.serving.engine_process")  # __name__ is __main__ in its process
 
@@ -37,6 +38,7 @@ class EngineLoop:
         self._early: list[ToEngine] = []  # came before the model was loaded
         self._engine: Engine | None = None
         self._runner: Runner | None = None
+        self._costs_path: Path | None = None
         self._beat = 0.0
         self._stopping = False
 
@@ -58,6 +60,8 @@ class EngineLoop:
         finally:
             if self._runner is not None:
                 self._runner.close()
+            if self._engine is not None and self._costs_path is not None:
+                write_costs(self._costs_path, self._engine.costs)
             self._engine = self._runner = None  # native objects must be gone before the interpreter is
 
     def _start(self, load_runner: LoadRunner) -> bool:
@@ -67,7 +71,9 @@ class EngineLoop:
         def load() -> None:
             try:
                 self._runner = load_runner()
-                engine = Engine(self._runner, self._settings, self._clock, self._epoch, self._publish)
+                self._costs_path = costs_path(self._runner.info.fingerprint, self._settings.engine.threads)
+                costs = read_costs(self._costs_path)
+                engine = Engine(self._runner, self._settings, self._clock, self._epoch, self._publish, costs=costs)
                 engine.warm_up()
                 self._engine = engine
             except BaseException as error:  # raised again below

@@ -44,6 +44,14 @@ class TokenPrompt:
 Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Clock seconds: when a request came in, and by when it must have ended."""
+
+    arrival: float
+    deadline: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One sequence to generate. `sampling.max_tokens` and `sampling.seed` are placeholders: `max_tokens` and `seed`

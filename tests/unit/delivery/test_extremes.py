@@ -16,7 +16,7 @@ from headway.delivery.openai_request import chat_request, completion_requests
 from headway.delivery.routes.generate import GenerateQuery
 from headway.delivery.schemas import ChatRequest, CompletionRequest
 from headway.scheduling.requirements import Requirements
-from headway.serving.request import Request
+from headway.serving.request import Request, Timing
 from headway.serving.resolve import resolve_sampling
 
 VOCAB = 50_000
@@ -62,14 +62,14 @@ def test_chat(name: str, value: float) -> None:
     more = {"max_tokens": {"min_tokens": 0}, "top_logprobs": {"logprobs": True}}.get(name, {})
     body = {"messages": [{"role": "user", "content": "x"}], name: value, **more}
     read = ChatRequest.model_validate_json(json.dumps(body))
-    is_taken_by_the_engine(chat_request(read, LimitSettings(), 0.0))
+    is_taken_by_the_engine(chat_request(read, LimitSettings(), Timing(0.0)))
 
 
 @pytest.mark.parametrize(("name", "value"), cases(CompletionRequest))
 def test_completion(name: str, value: float) -> None:
     body: dict[str, Any] = {"prompt": "x", "max_tokens": 2**31 - 1, name: value}
     read = CompletionRequest.model_validate_json(json.dumps(body))
-    is_taken_by_the_engine(completion_requests(read, LimitSettings(), 0.0)[0])
+    is_taken_by_the_engine(completion_requests(read, LimitSettings(), Timing(0.0))[0])
 
 
 @pytest.mark.parametrize(("name", "value"), cases(GenerateQuery))
@@ -81,4 +81,4 @@ def test_generate(name: str, value: float) -> None:
 def test_bias_at_both_ends() -> None:
     body = {"prompt": "x", "logit_bias": {"0": -100, str(VOCAB - 1): 100}}
     read = CompletionRequest.model_validate_json(json.dumps(body))
-    is_taken_by_the_engine(completion_requests(read, LimitSettings(), 0.0)[0])
+    is_taken_by_the_engine(completion_requests(read, LimitSettings(), Timing(0.0))[0])

@@ -13,7 +13,7 @@ def test_due_ones_earliest_first() -> None:
     for serial, deadline in enumerate([3.0, None, 1.0, 2.0]):
         deadlines.add(sequence(serial, deadline))
     assert deadlines.next == 1.0
-    assert list(deadlines.pop_due(2.0)) == [(1.0, 2), (2.0, 3)]
+    assert list(deadlines.pop_due(2.0)) == [2, 3]
     assert deadlines.next == 3.0
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from rig import make_request, make_settings
 
+from headway.core.config import PromiseSettings
 from headway.core.events import Emission, Finish
 from headway.core.runner import RunnerInfo, Sampled, StepResult
 from headway.model.fake_runner import default_info
@@ -179,6 +180,24 @@ def test_deadlines() -> None:
     assert {(e.id, e.finish) for e in plan.emissions} == {(1, Finish.EXPIRED), (3, Finish.EXPIRED)}
     assert not plan.batch.work and not made.has_work
     made.check_integrity()
+
+
+def test_the_longest_wait_in_the_queue() -> None:
+    """It bounds the wait for the first step only: who was let in stays, also when preempted."""
+    made = scheduler(sequences=1, promise=PromiseSettings(queue_s=2.0))
+    made.add(make_request(1, [5], arrival=0.0))
+    commit(made, made.plan(0.0))
+    made.add(make_request(2, [5], arrival=0.5, deadline=9.0))
+    made.add(make_request(3, [5], arrival=0.5, deadline=1.0))
+    assert made.next_ask(0.6) == 0.6
+    commit(made, made.plan(2.4))
+    plan = made.plan(2.5)
+    ended = {e.id: e for e in plan.emissions}
+    assert 1 not in ended and ended[2].finish is Finish.REFUSED
+    assert ended[2].retry_after_s == 2.0 and "queue_s" in ended[2].detail
+    commit(made, plan)
+    made.check_integrity()
+    assert not made.waiting
 
 
 def test_next_ask_names_the_earliest_reason() -> None:

@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headway.core.config import Settings
-from headway.delivery.arrival import ARRIVAL
 from headway.delivery.body import read_body
+from headway.delivery.deadline import timing_of
 from headway.delivery.openai_chat import ChatStream, ChatWhole
 from headway.delivery.openai_format import Head
 from headway.delivery.openai_request import chat_request, check_model, usage_options
@@ -24,7 +24,8 @@ def chat_router(frontend: Frontend, settings: Settings) -> APIRouter:
         body = await read_body(request, ChatRequest, settings.server.max_body_bytes)
         check_model(body.model, frontend.model_name)
         usage = usage_options(body)
-        generation = frontend.generate(chat_request(body, settings.limits, request.scope[ARRIVAL]))
+        timing = timing_of(request, settings.promise, body.timeout)
+        generation = frontend.generate(chat_request(body, settings.limits, timing))
         kind = "chat.completion.chunk" if body.stream else "chat.completion"
         head = Head("chatcmpl", kind, frontend.model_name, frontend.fingerprint)
         if body.stream:

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headway.core.config import Settings
-from headway.delivery.arrival import ARRIVAL
 from headway.delivery.body import read_body
+from headway.delivery.deadline import timing_of
 from headway.delivery.openai_completions import CompletionStream, CompletionWhole
 from headway.delivery.openai_format import Head
 from headway.delivery.openai_request import (
@@ -32,7 +32,8 @@ def completions_router(frontend: Frontend, settings: Settings) -> APIRouter:
         body = await read_body(request, CompletionRequest, settings.server.max_body_bytes)
         check_model(body.model, frontend.model_name)
         usage = usage_options(body)
-        generations = start_all(frontend, completion_requests(body, settings.limits, request.scope[ARRIVAL]))
+        timing = timing_of(request, settings.promise, body.timeout)
+        generations = start_all(frontend, completion_requests(body, settings.limits, timing))
         choices = len(generations)
         head = Head("cmpl", "text_completion", frontend.model_name, frontend.fingerprint)
         if body.stream:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from headway.core.config import Settings
 from headway.core.errors import HeadwayError, InvalidRequest
 from headway.core.sampling import Sampling
-from headway.delivery.arrival import ARRIVAL
+from headway.delivery.deadline import timing_of
 from headway.delivery.http_errors import error_body
 from headway.delivery.openai_format import DONE, encode
 from headway.delivery.openai_request import SEED_MASK
@@ -78,11 +78,13 @@ def generate_router(frontend: Frontend, settings: Settings) -> APIRouter:
         """Continues a text, as server-sent events; as plain text with `Accept: text/plain`."""
         _no_name_twice([name for name, _ in request.query_params.multi_items()])
         sampling = Sampling(max_tokens=0, temperature=query.temperature, top_k=query.top_k, top_p=query.top_p)
+        timing = timing_of(request, settings.promise)
         generation = frontend.generate(
             GenerationRequest(
                 prompt=TextPrompt(query.prompt),
                 sampling=sampling,
-                arrival=request.scope[ARRIVAL],
+                arrival=timing.arrival,
+                deadline=timing.deadline,
                 max_tokens=query.max_tokens,
                 seed=None if query.seed is None else query.seed & SEED_MASK,
                 stop=() if query.stop is None else (query.stop,),
