@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from headway.core.config import Settings, load_settings
+from headway.core.config import WORKLOADS, Settings, load_settings
 from headway.core.errors import HeadwayError
 
 app = typer.Typer(
@@ -41,6 +41,9 @@ def serve(
     config: Config = None,
     threads: Threads = None,
     api_workers: Annotated[int | None, typer.Option(help="API processes.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="chat, api or bulk: presets of the promise, which every setting overrides.")
+    ] = None,
     policy: Annotated[str | None, typer.Option(help="continuous, dynamic or static batching.")] = None,
     api_key: Annotated[str | None, typer.Option(envvar="HEADWAY_API_KEY", help="Key that clients must send.")] = None,
 ) -> None:
@@ -53,6 +56,7 @@ def serve(
             "engine": {"threads": threads},
             "batching": {"policy": policy},
         },
+        workload,
     )
     from headway.serving.supervisor import Supervisor
 
@@ -129,8 +133,60 @@ def bench_policies(
     print_policies(compare(_fetch(settings.model), settings), as_json=json)
 
 
-def _settings(config: Path | None, overrides: dict[str, Any]) -> Settings:
+@bench_app.command("load")
+def bench_load(
+    url: Annotated[str, typer.Option(help="Any OpenAI-compatible server.")] = "http://127.0.0.1:8000",
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Default: the first the server lists.")] = None,
+    api_key: Annotated[str | None, typer.Option(envvar="HEADWAY_API_KEY", help="Key to send.")] = None,
+    endpoint: Annotated[str, typer.Option(help="chat or completions.")] = "chat",
+    rate: Annotated[float | None, typer.Option(help="Poisson arrivals per second.")] = None,
+    burst: Annotated[
+        str | None,
+        typer.Option(metavar="F:S[:P]", help="After the warm-up F x rate for S s, then half (again every P s)."),
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[:SPEED]", help="Replay Azure .csv or Mooncake .jsonl; 2 is twice as fast."),
+    ] = None,
+    length_scale: Annotated[float, typer.Option(help="Multiplies the trace's lengths.")] = 1.0,
+    clients: Annotated[int | None, typer.Option(help="Closed loop: each sends when its last has ended.")] = None,
+    requests: Annotated[int | None, typer.Option(help="Requests to measure.")] = None,
+    duration: Annotated[float | None, typer.Option(help="Seconds to measure. Default: 60, or the trace.")] = None,
+    warmup: Annotated[float, typer.Option(help="Seconds before that, not measured.")] = 0.0,
+    drain: Annotated[float, typer.Option(help="Seconds for what is under way at the end; then it is cut off.")] = 30.0,
+    timeout: Annotated[float, typer.Option(help="Seconds for one try.")] = 120.0,
+    input_tokens: Annotated[str, typer.Option(help="A-B, uniform: random words.")] = "64-192",
+    output_tokens: Annotated[str, typer.Option(help="A-B, uniform.")] = "64-192",
+    prompts: Annotated[Path | None, typer.Option(help="JSON lines with turns or prompt, or a prompt a line.")] = None,
+    ignore_eos: Annotated[bool | None, typer.Option(help="Hold the output length. Default: for random words.")] = None,
+    extra: Annotated[str, typer.Option(help="JSON object merged into every body.")] = "{}",
+    ttft_ms: Annotated[float, typer.Option(help="The promise: first token.")] = 500.0,
+    itl_ms: Annotated[float, typer.Option(help="The promise: mean per further token.")] = 50.0,
+    retry: Annotated[int, typer.Option(help="Times to wait as told and send a refused request again.")] = 0,
+    connections: Annotated[int, typer.Option(help="At most so many at once.")] = 1024,
+    seed: Annotated[int, typer.Option(help="Same seed, same arrivals and requests.")] = 0,
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write JSON; -: print that only.")
+    ] = None,
+) -> None:
+    """Load any OpenAI-compatible server, open or closed loop, and time it from when each request was due."""
+    given = {k: v for k, v in locals().items() if k not in ("ttft_ms", "itl_ms", "json")}
+    from headway.bench.load import measure
+    from headway.bench.load_options import Options
+    from headway.bench.load_stats import Promise
+    from headway.bench.load_table import print_load
+
+    promise = Promise(ttft_ms, itl_ms)
+    outcome = measure(Options(**given, promise=promise))
+    print_load(outcome, promise, json)
+    raise typer.Exit(0 if outcome.summary.ok else 1)
+
+
+def _settings(config: Path | None, overrides: dict[str, Any], workload: str | None = None) -> Settings:
     """Exits with one line per wrong setting."""
+    if workload is not None and workload not in WORKLOADS:
+        _complain(f"--workload {workload}: there are {', '.join(WORKLOADS)}")
+        raise typer.Exit(2)
     given = {
         key: {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
         for key, value in overrides.items()
@@ -139,7 +195,7 @@ def _settings(config: Path | None, overrides: dict[str, Any]) -> Settings:
     if config is None and Path("headway.toml").is_file():
         config = Path("headway.toml")
     try:
-        return load_settings(config, given)
+        return load_settings(config, given, workload)
     except ValidationError as error:
         for problem in error.errors():
             _complain(f"setting {'.'.join(map(str, problem['loc']))}: {problem['msg']}")

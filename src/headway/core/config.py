@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -58,6 +59,11 @@ class BatchingSettings(Section):
 class PromiseSettings(Section):
     """What the operator promises to those who are being served."""
 
+    # To the first token from HTTP arrival, plus twice the prompt's own unloaded prefill time. Where it is given, the
+    # promise binds: what cannot be served inside it, or would push others beyond itl_ms, is refused with 429 and the
+    # time to come back. 0: refuse nothing for the sake of time.
+    ttft_ms: float = Field(0.0, ge=0)
+
     # Between two tokens of a stream; 0: nothing. Prompts beside running streams are computed in pieces that fit.
     itl_ms: float = Field(50.0, ge=0)
     # The longest a request may take, from its HTTP arrival, queue included; 0: as long as it takes. A request can ask
@@ -104,6 +110,8 @@ class Settings(BaseSettings):
     queue: QueueSettings = QueueSettings()
     limits: LimitSettings = LimitSettings()
 
+    _preset: ClassVar[dict[str, Any]] = {}
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -115,17 +123,31 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         path = cls.model_config.get("toml_file")
         toml = (TomlConfigSettingsSource(settings_cls),) if path else ()
-        return (init_settings, env_settings, *toml)
+        preset = InitSettingsSource(settings_cls, init_kwargs=cls._preset)
+        return (init_settings, env_settings, *toml, preset)
 
 
-def load_settings(config: Path | None, overrides: dict[str, object]) -> Settings:
-    """Settings from the command line's `overrides` (nested like the sections), the environment and `config`.
+# Shapes of use; every value can be overridden by the file, the environment and the command line.
+WORKLOADS: dict[str, dict[str, Any]] = {
+    # A human watches: the first token soon, an even pace, and a quick no rather than a slow yes.
+    "chat": {"promise": {"ttft_ms": 500.0, "itl_ms": 50.0, "total_s": 120.0, "queue_s": 5.0}},
+    # A program needs the whole result: the pace within it matters to nobody.
+    "api": {"promise": {"itl_ms": 200.0, "total_s": 120.0, "queue_s": 30.0}},
+    # Nobody waits: throughput is all.
+    "bulk": {"promise": {"itl_ms": 0.0}, "queue": {"max_requests": 100_000, "max_tokens": 100_000_000}},
+}
+
+
+def load_settings(config: Path | None, overrides: dict[str, object], workload: str | None = None) -> Settings:
+    """Settings from the command line's `overrides` (nested like the sections), the environment, `config` and the preset
+    of a `workload` (KeyError if there is none of that name).
 
     Raises pydantic.ValidationError naming each wrong entry, and OSError or tomllib.TOMLDecodeError for the file.
     """
 
     class FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=config)
+        _preset = WORKLOADS[workload] if workload else {}
 
     if config is not None and not config.is_file():
         raise FileNotFoundError(f"no such config file: {config}")

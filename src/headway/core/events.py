@@ -39,6 +39,18 @@ class Emission(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     retry_after_s: float = 0.0  # with REFUSED
 
 
+class Outlook(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a request that comes now would meet, in predicted seconds."""
+
+    streams: int  # running and waiting
+    seats: int  # streams that could be added with every gap still kept
+    wait_s: float  # until the tokens before its own are computed
+    token_s: float  # for each token of its prompt, beside the streams there are
+    unloaded_token_s: float  # the same on an idle server
+    step_s: float  # of one step
+    end_s: float  # between two ends of streams, each of which frees a seat
+
+
 class Load(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The engine's load after a step, from which `serving/gate` refuses early."""
 
@@ -55,6 +67,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     cached_tokens: int = 0  # prompt tokens served from the prefix cache since start
     preemptions: int = 0
     recomputed_tokens: int = 0
+    outlook: Outlook | None = None
     prediction_error: float | None = None  # median relative error of recent predicted step times
 
 

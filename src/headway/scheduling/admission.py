@@ -50,6 +50,11 @@ class Admission:
         self._tokens.record(tokens, seconds)
         self._finishes.record(finishes, seconds)
 
+    @property
+    def ends_per_s(self) -> float | None:
+        """Sequences ended per second of computing."""
+        return self._finishes.per_second
+
     def problem(self, demand: Demand, prompt_tokens: int) -> str | None:
         """Why the queue does not take one more. A request that is next and has a seat is always taken."""
         limits = self._settings

@@ -7,18 +7,23 @@ from collections.abc import Callable
 from headway.core.clock import Clock
 from headway.core.config import Settings
 from headway.core.errors import ModelError
-from headway.core.events import Emission, Finish, Load, StepMessage
+from headway.core.events import Emission, Finish, Load, Outlook, StepMessage
 from headway.core.request import Cancel, ToEngine, worker_of
 from headway.core.runner import Batch, Opening, Runner, StepResult, Work
 from headway.core.sampling import Sampling
 from headway.scheduling.admission import Admission, Demand
 from headway.scheduling.cost_model import CostModel
+from headway.scheduling.outlook import Newcomer, Standing, look, wait_needed
 from headway.scheduling.plan import Plan
 from headway.scheduling.scheduler import Scheduler
 from headway.scheduling.step_record import StepRecord
 
 Publish = Callable[[int, StepMessage], None]  # worker's index, what it gets
 OnStep = Callable[[StepRecord], None]
+
+
+# The gate has already let it in from a load a step older: the exact check turns away only what is clearly too late.
+LENIENCE_S = 0.1
 
 
 class Engine:
@@ -50,6 +55,7 @@ class Engine:
         self._epoch = epoch
         self._publish = publish
         self._on_step = on_step
+        self._promise = settings.promise
         self._admission = Admission(settings.queue)
         self._inbox: deque[ToEngine] = deque()
         self._outbox: list[Emission] = []
@@ -88,8 +94,16 @@ class Engine:
             cached_tokens=counters.cached_tokens,
             preemptions=counters.preemptions,
             recomputed_tokens=counters.recomputed_tokens,
+            outlook=self._outlook(backlog),
             prediction_error=self.costs.median_error,
         )
+
+    def _outlook(self, backlog: int) -> Outlook:
+        scheduler = self.scheduler
+        streams = len(scheduler.running) + len(scheduler.waiting)
+        context = sum([s.computed for s in scheduler.running]) + scheduler.waiting.tokens
+        standing = Standing(streams, scheduler.capacity, context, backlog, self._admission.ends_per_s)
+        return look(self.costs, self._promise, scheduler.budget, standing)
 
     def warm_up(self) -> None:
         """Has the model make one token, outside of any request; only then does the load say ready."""
@@ -154,11 +168,17 @@ class Engine:
                 self.scheduler.cancel(message.id, message.reason)
                 continue
             demand = self._demand()
-            problem = self._admission.problem(demand, len(message.prompt) // 4)
+            tokens = len(message.prompt) // 4
+            problem = self._admission.problem(demand, tokens)
+            retry = self._admission.retry_after_s(demand, self.scheduler.backlog())
+            if problem is None and self._promise.ttft_ms:
+                newcomer = Newcomer(tokens, self._clock.now() - message.arrival)
+                wait = wait_needed(self._outlook(self.scheduler.backlog()), self._promise, newcomer)
+                if wait > LENIENCE_S:
+                    problem, retry = "the promise could not be kept for it now", wait
             if problem is None or self.scheduler.is_live(message.id):
                 self.scheduler.add(message)
                 continue
-            retry = self._admission.retry_after_s(demand, self.scheduler.backlog())
             refusal = Emission(id=message.id, finish=Finish.REFUSED, detail=problem, retry_after_s=retry)
             self._outbox.append(refusal)
 

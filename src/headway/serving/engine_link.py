@@ -53,6 +53,9 @@ class EngineLink:
         """Requests given to the engine whose end has not been read or asked for."""
         return len(self._live)
 
+    def now(self) -> float:
+        return self._clock.now()
+
     def trouble(self) -> str | None:
         """Why the engine cannot take a request, or None."""
         if self._dead is not None:

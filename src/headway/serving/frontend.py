@@ -94,7 +94,7 @@ class Frontend:
         Raises Overloaded and EngineUnavailable at once. Use the result with `async with`.
         """
         try:
-            ticket = self._gate.admit(request.prompt.size // CHARS_PER_TOKEN)
+            ticket = self._gate.admit(request.prompt.size // CHARS_PER_TOKEN, self.now() - request.arrival)
         except HeadwayError as error:
             self.metrics.finished("unavailable" if isinstance(error, EngineUnavailable) else "refused", 0, 0)
             raise

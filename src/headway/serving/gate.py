@@ -5,6 +5,8 @@ from collections import deque
 from headway.core.config import Settings
 from headway.core.errors import EngineUnavailable, Overloaded
 from headway.core.events import Load
+from headway.scheduling.outlook import Newcomer, wait_needed
+from headway.serving.bookings import Bookings
 from headway.serving.engine_link import EngineLink
 
 LOADING_RETRY_S = 2.0
@@ -29,14 +31,17 @@ class Gate:
         self._link = link
         self._queue = settings.queue
         self._batching = settings.batching
+        self._promise = settings.promise
+        self._bookings = Bookings(link.now)
         self._sent: deque[Ticket] = deque()  # by serial
         self._unseen = 0
         self._unseen_tokens = 0
         self.draining = False
         link.on_step = self.reflect
 
-    def admit(self, tokens: int) -> Ticket:
-        """Lets a request of about `tokens` prompt tokens in. Raises EngineUnavailable or Overloaded."""
+    def admit(self, tokens: int, waited_s: float = 0.0) -> Ticket:
+        """Lets a request of about `tokens` prompt tokens in, that came `waited_s` ago. Raises EngineUnavailable or
+        Overloaded."""
         if self.draining:
             raise EngineUnavailable("the server is shutting down", retry_after_s=DRAIN_RETRY_S, code="shutting_down")
         trouble = self._link.trouble()
@@ -56,6 +61,13 @@ class Gate:
                 f"the queue is full: {queued} prompt tokens wait, {self._queue.max_tokens} may",
                 retry_after_s=load.predicted_wait_s,
             )
+        if load.outlook is not None:
+            newcomer = Newcomer(tokens, waited_s, self._unseen, self._unseen_tokens)
+            if (wait := wait_needed(load.outlook, self._promise, newcomer)) > 0:
+                raise Overloaded(
+                    "the promise (time to first token, time between tokens) could not be kept for it now",
+                    retry_after_s=self._bookings.book(wait, load.outlook.end_s),
+                )
         ticket = Ticket(tokens)
         self._unseen += 1
         self._unseen_tokens += tokens

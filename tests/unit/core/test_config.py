@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from headway.core.config import load_settings
+from headway.core.config import WORKLOADS, load_settings
 
 
 def test_command_line_over_environment_over_file_over_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +47,19 @@ def test_settings_are_frozen() -> None:
     settings = load_settings(None, {})
     with pytest.raises(ValidationError):
         settings.server.port = 1  # type: ignore[misc]
+
+
+def test_every_value_of_a_preset_can_be_overridden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "headway.toml"
+    file.write_text("[promise]\nitl_ms = 70\n")
+    monkeypatch.setenv("HEADWAY_PROMISE__QUEUE_S", "3")
+    promise = load_settings(file, {"promise": {"total_s": 9.0}}, "chat").promise
+    assert (promise.ttft_ms, promise.itl_ms, promise.queue_s, promise.total_s) == (500.0, 70.0, 3.0, 9.0)
+    assert load_settings(None, {}).promise.ttft_ms == 0.0
+    with pytest.raises(KeyError):
+        load_settings(None, {}, "nonsense")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_presets_are_valid(workload: str) -> None:
+    load_settings(None, {}, workload)

@@ -5,7 +5,7 @@ import pytest
 from headway.core.clock import ManualClock
 from headway.core.config import Settings
 from headway.core.errors import EngineUnavailable, Overloaded
-from headway.core.events import Load
+from headway.core.events import Load, Outlook
 from headway.serving.engine_link import EngineLink
 from headway.serving.gate import Gate
 from headway.serving.ipc import Welcome
@@ -88,3 +88,19 @@ def test_tokens() -> None:
 def test_a_request_that_has_a_seat_is_taken_whatever_its_length() -> None:
     gate, _, _ = make({}, max_tokens=10, max_requests=0)
     gate.admit(1000)
+
+
+def test_a_binding_promise_refuses_at_the_gate_and_spreads_those_who_come_back() -> None:
+    full = Outlook(streams=5, seats=1, wait_s=0.0, token_s=1e-3, unloaded_token_s=5e-4, step_s=0.04, end_s=0.2)
+    gate, link, _ = make({"running": 5, "outlook": full}, capacity=100)
+    gate = Gate(link, Settings(promise={"ttft_ms": 500.0}))  # type: ignore[arg-type]
+    gate.admit(100)  # the last seat
+    waits = []
+    for _ in range(3):
+        with pytest.raises(Overloaded, match="promise") as caught:
+            gate.admit(100)
+        waits.append(caught.value.retry_after_s)
+    assert waits == pytest.approx([0.2, 0.6, 1.0])
+    unbound = Gate(link, Settings())
+    for _ in range(3):
+        unbound.admit(100)
