@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kMostQueries = 128;  // query heads per KV head a model may have
 constexpr int kRowChunk = 128;     // rows whose inputs stay in the second-level cache while all tiles pass
+constexpr int kClaims = 4;         // claims per thread and loop: fewer stream better, more even out better
 
 enum Form : unsigned { kF32 = 1, kBf16 = 2, kInt8 = 4 };
 
@@ -216,7 +217,7 @@ void Model::multiply(std::initializer_list<Output> outputs, int rows, bool add) 
   int tiles = 0;
   for (const Output& o : outputs) tiles += o.matrix->packed.tiles;
   const int chunks = (rows + kRowChunk - 1) / kRowChunk, items = tiles * chunks;
-  threads.run(items, std::max(1, items / (6 * threads.count())), [&](int item, int) {
+  threads.run(items, std::max(1, items / (kClaims * threads.count())), [&](int item, int) {
     const int row = item / tiles * kRowChunk, n = std::min(kRowChunk, rows - row);
     int tile = item % tiles;
     for (const Output& o : outputs) {
@@ -232,7 +233,7 @@ void Model::multiply(std::initializer_list<Output> outputs, int rows, bool add) 
 void Model::feed_forward(const Layer& l, int rows) {
   const std::size_t width = padded((std::size_t)config_.ffn, kGroup);
   const int tiles = l.gate.packed.tiles, chunks = (rows + kRowChunk - 1) / kRowChunk, items = tiles * chunks;
-  threads.run(items, std::max(1, items / (6 * threads.count())), [&](int item, int) {
+  threads.run(items, std::max(1, items / (kClaims * threads.count())), [&](int item, int) {
     const int tile = item % tiles, row = item / tiles * kRowChunk, n = std::min(kRowChunk, rows - row);
     kernels_.matmul(l.gate.packed, tile, in_, row, n, gate_.data(), width, false);
     kernels_.matmul(l.up.packed, tile, in_, row, n, up_.data(), width, false);
@@ -377,7 +378,7 @@ void Model::head(const int* rows, int count) {
                         offset_.data() + 2 * at * groups, x);
   });
   const Activations coarse = term(0), fine = term(kLogitRows);
-  threads.run(m.tiles, std::max(1, m.tiles / (6 * threads.count())), [&](int tile, int) {
+  threads.run(m.tiles, std::max(1, m.tiles / (kClaims * threads.count())), [&](int tile, int) {
     kernels_.matmul(m, tile, coarse, 0, count, logits_.data(), logit_stride_, false);
     kernels_.matmul(m, tile, fine, 0, count, logits_.data(), logit_stride_, true);
   });

@@ -56,19 +56,30 @@ void gather(const SampleScratch& scratch, int vocab, double total, const Samplin
     std::nth_element(out.begin(), out.begin() + (std::ptrdiff_t)k, out.end(), heavier);
     out.resize(k);
   }
-  std::sort(out.begin(), out.end(), heavier);
   if (out.empty()) out.emplace_back(1.0f, greedy);  // so flat that none passes the bar
 }
 
-// `total` is the weight that top_p is a share of: all tokens', or with top_k the candidates'.
-int draw_sorted(const std::vector<std::pair<float, int>>& c, const Sampling& s, double total, double u) {
+// Draws among the candidates in order of weight. Sorts them only as far as the nucleus reaches, in growing pieces: it
+// is mostly a few tokens, and the candidates thousands. `total` is the weight that top_p is a share of: all tokens', or
+// with top_k the candidates'.
+int draw_sorted(std::vector<std::pair<float, int>>& c, const Sampling& s, double total, double u) {
   double kept = 0;
   if (s.top_k > 0) {
     total = 0;
     for (const auto& [w, id] : c) total += w;
   }
-  std::size_t n = 0;
-  while (n < c.size() && (n == 0 || (kept < (double)s.top_p * total && c[n].first >= s.min_p * c[0].first))) kept += c[n++].first;
+  std::size_t n = 0, sorted = 0;
+  for (std::size_t piece = 64; n < c.size(); n++) {
+    if (n == sorted) {
+      const auto from = c.begin() + (std::ptrdiff_t)sorted;
+      sorted = std::min(c.size(), sorted + piece), piece *= 4;
+      const auto to = c.begin() + (std::ptrdiff_t)sorted;
+      if (to != c.end()) std::nth_element(from, to, c.end(), heavier);
+      std::sort(from, to, heavier);
+    }
+    if (n > 0 && (kept >= (double)s.top_p * total || c[n].first < s.min_p * c[0].first)) break;
+    kept += c[n].first;
+  }
   double at = u * kept;
   for (std::size_t i = 0; i < n; i++)
     if ((at -= c[i].first) < 0) return c[i].second;

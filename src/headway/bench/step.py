@@ -23,6 +23,7 @@ from headway.scheduling.engine import Engine
 
 CONTEXT = 128  # tokens before the first measured one
 STEPS = 64  # measured decode steps in a round
+ENTRY_STEPS = 64  # decode steps that the first streams may make before the last is prefilled
 ROUNDS = 5
 PREFILL = 512
 
@@ -80,17 +81,23 @@ class _Bench:
     """Drives one engine with random prompts, so that nothing comes from the prefix cache."""
 
     def __init__(self, runner: Runner, settings: Settings) -> None:
+        # Prompts in whole pieces: no stream's pace is to be kept here, only the engine's own speed seen.
+        promise = settings.promise.model_copy(update={"itl_ms": 0.0})
+        settings = settings.model_copy(update={"promise": promise})
         self._engine = Engine(runner, settings, MonotonicClock(), epoch=0, publish=self._publish)
         self._engine.warm_up()
         self._vocab = runner.info.vocab_size
         self._random = random.Random(0)
         self._serial = 0
-        self._tokens = 0
+        self._streams: set[int] = set()  # that have got a token
 
     def decode(self, sequences: int) -> float:
-        """Tokens per second of `sequences` streams that have been prefilled."""
-        self._submit(sequences, CONTEXT, STEPS + 8)
-        while self._tokens < sequences:  # until each has its first token
+        """Tokens per second of `sequences` streams that have all been prefilled, and nothing else beside them.
+
+        RuntimeError if the engine did not decode all of them in every step.
+        """
+        self._submit(sequences, CONTEXT, STEPS + ENTRY_STEPS)
+        while len(self._streams) < sequences:
             self._engine.step()
         self._engine.step()
         start, before = time.perf_counter(), self._engine.scheduler.counters.computed_tokens
@@ -99,20 +106,22 @@ class _Bench:
         elapsed = time.perf_counter() - start
         tokens = self._engine.scheduler.counters.computed_tokens - before
         self._drain()
+        if tokens != STEPS * sequences:
+            raise RuntimeError(f"{tokens} tokens in {STEPS} steps of {sequences} sequences: is the KV pool too small?")
         return tokens / elapsed
 
     def prefill(self) -> float:
         """Prompt tokens per second of one prompt, up to its first token."""
         self._submit(1, PREFILL, 1)
         start = time.perf_counter()
-        while not self._tokens:
+        while not self._streams:
             self._engine.step()
         elapsed = time.perf_counter() - start
         self._drain()
         return PREFILL / elapsed
 
     def _submit(self, count: int, prompt: int, output: int) -> None:
-        self._tokens = 0
+        self._streams.clear()
         for _ in range(count):
             self._serial += 1
             ids = array("I", (self._random.randrange(self._vocab) for _ in range(prompt)))
@@ -127,4 +136,4 @@ class _Bench:
             self._engine.step()
 
     def _publish(self, worker: int, message: StepMessage) -> None:
-        self._tokens += sum(len(emission.tokens) for emission in message.emissions)
+        self._streams.update(emission.id for emission in message.emissions if emission.tokens)
