@@ -77,7 +77,9 @@ class CostModel:
         if slack <= 0:
             return 0
         # b n + c (n start + n (n + 1) / 2) = slack
-        b, c = w[1] + w[2] * 1e-3 * (start + 0.5), w[2] * 1e-3 / 2
+        # A token's cost is hard to tell from a sequence's while all only decode: what is not known is assumed dear, and
+        # the first piece of a prompt makes it known.
+        b, c = w[1] + self._p[1][1] ** 0.5 + w[2] * 1e-3 * (start + 0.5), w[2] * 1e-3 / 2
         if c <= 0:
             return int(slack / b) if b > 0 else 1 << 30
         return int(((b * b + 4 * c * slack) ** 0.5 - b) / (2 * c))

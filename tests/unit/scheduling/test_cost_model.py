@@ -60,15 +60,16 @@ def test_a_later_life_predicts_from_its_first_step() -> None:
 
 
 @pytest.mark.parametrize("start", [0, 100, 5000])
-def test_tokens_within_is_the_most_that_fits(start: int) -> None:
-    model = CostModel(TRUTH)
+def test_tokens_within_is_nearly_the_most_that_fits_once_costs_are_known(start: int) -> None:
+    model = taught(300, noise=0.0)
     base = StepLoad(8, 8 * 100, 8)
     count = model.tokens_within(0.05, base, start)
 
     def with_chunk(n: int) -> float:
         return model.predict(StepLoad(base.tokens + n, base.context + attended(start, n), base.sequences))
 
-    assert with_chunk(count) <= 0.05 < with_chunk(count + 2)
+    assert with_chunk(count) <= 0.05 < with_chunk(count + count // 3 + 4)
+    assert CostModel(TRUTH).tokens_within(0.05, base, start) < count  # nothing seen yet: a token is assumed dear
     assert model.tokens_within(0.001, base, start) == 0
 
 
