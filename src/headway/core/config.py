@@ -64,7 +64,7 @@ class PromiseSettings(Section):
     # time to come back. 0: refuse nothing for the sake of time.
     ttft_ms: float = Field(0.0, ge=0)
 
-    # Between two tokens of a stream; 0: nothing. Prompts beside running streams are computed in pieces that fit.
+    # Between two tokens of a stream; 0: nothing. Prompts beside running streams are computed in pieces sized for it.
     itl_ms: float = Field(50.0, ge=0)
     # The longest a request may take, from its HTTP arrival, queue included; 0: as long as it takes. A request can ask
     # for less (`timeout`, X-Request-Timeout). Then it ends with `deadline_exceeded`.
