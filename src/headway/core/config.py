@@ -24,7 +24,8 @@ class ServerSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     api_workers: int = Field(1, ge=1, le=64)
-    api_key: str | None = Field(None, min_length=1)  # None: no key is asked for
+    api_key: str | None = Field(None, min_length=1)  # None: no key is asked for, unless there are [[keys]]
+    admin_key: str | None = Field(None, min_length=1)  # for /admin; None: there is no /admin
     model_name: str | None = None  # name in /v1/models; None: from the model's files
     max_body_bytes: int = Field(8 << 20, ge=1024)
     header_wait_s: float = Field(10.0, gt=0)  # response headers wait at most so long for the first planned step
@@ -72,6 +73,11 @@ class PromiseSettings(Section):
     # The longest wait for the first step; 0: no limit. Then it is refused with 429, having cost nothing.
     queue_s: float = Field(0.0, ge=0)
 
+    # The longest a stream that has begun may be without its next token; 0: no limit. Then it alone ends, with an error.
+    token_s: float = Field(60.0, ge=0)
+    # What becomes of a request whose client goes away in the middle.
+    on_stream_drop: Literal["cancel"] = "cancel"
+
     @property
     def itl_s(self) -> float | None:
         return self.itl_ms / 1e3 or None
@@ -82,6 +88,37 @@ class QueueSettings(Section):
 
     max_requests: int = Field(1024, ge=0)
     max_tokens: int = Field(1_000_000, ge=0)  # prompt tokens waiting
+
+
+class LaneSettings(Section):
+    """How lanes and tenants share the engine. A request's lane is its `service_tier`: priority before default before
+    flex, which fills what the two leave; within a lane tenants share by weight."""
+
+    # Of the computed tokens, what a lane with work gets at least while those before it could use everything.
+    least_share: float = Field(0.02, ge=0, le=0.3)
+    # A prompt with more tokens to compute is long: it gets this share of the time for prompts while shorter ones wait.
+    long_prompt_tokens: int = Field(2048, ge=1)
+    long_prompt_share: float = Field(0.5, gt=0, lt=1)
+    # Waiting counts too: a second in the queue weighs as much as so many tokens of service not had.
+    aging_tokens: float = Field(10.0, ge=0)
+
+
+class KeySettings(Section):
+    """An API key, [[keys]] in headway.toml: whose it is, its lane (a request may ask for a lower one), its weight."""
+
+    key: str = Field(min_length=1)
+    tenant: str = Field(min_length=1, max_length=64)
+    lane: Literal["priority", "default", "flex"] = "default"
+    weight: float = Field(1.0, gt=0, le=1000)
+
+
+class TuningSettings(Section):
+    """Self-tuning: how many sequences run and how much of the promised gap a step plans for follow what is measured.
+    Upper bounds are engine.max_sequences and engine.max_step_tokens."""
+
+    enabled: bool = True
+    min_sequences: int = Field(4, ge=1)
+    min_chunk_tokens: int = Field(16, ge=1)
 
 
 class LimitSettings(Section):
@@ -108,6 +145,9 @@ class Settings(BaseSettings):
     promise: PromiseSettings = PromiseSettings()
     batching: BatchingSettings = BatchingSettings()
     queue: QueueSettings = QueueSettings()
+    lanes: LaneSettings = LaneSettings()
+    tuning: TuningSettings = TuningSettings()
+    keys: tuple[KeySettings, ...] = ()
     limits: LimitSettings = LimitSettings()
 
     _preset: ClassVar[dict[str, Any]] = {}

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from headway.core.lane import Lane
 from headway.core.sampling import Sampling
 
 WORKER_SHIFT = 40
@@ -29,6 +30,10 @@ class EngineRequest(msgspec.Struct, frozen=True, array_like=True, kw_only=True, 
     sampling: Sampling
     arrival: float  # Clock seconds of the HTTP arrival
     deadline: float | None = None  # Clock seconds; None: no deadline
+    truncate: bool = False  # at its deadline it ends with what it has (LENGTH) instead of EXPIRED
+    lane: Lane = Lane.DEFAULT
+    tenant: str = ""  # who shares with whom within the lane
+    weight: float = 1.0  # the tenant's share relative to others
     salt: bytes = b""  # tenant salt of the prefix cache, derived on the server
 
 
