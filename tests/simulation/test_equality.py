@@ -6,6 +6,7 @@ import pytest
 from rig import Rig, make_request, make_settings
 
 from headway.core.events import Finish
+from headway.core.lane import Lane
 from headway.core.request import EngineRequest
 from headway.model.fake_runner import default_info
 
@@ -30,6 +31,8 @@ def some_requests(count: int = 24) -> list[EngineRequest]:
                 ignore_eos=rng.random() < 0.3,
                 stop_token_ids=(rng.randint(3, 900),),
                 salt=rng.choice([b"", b"tenant"]),
+                lane=rng.choice(list(Lane)),
+                tenant=rng.choice(["", "a"]),
             )
         )
     return requests
@@ -43,6 +46,7 @@ def test_tokens_are_those_of_the_request_alone(step_tokens: int, blocks: int, po
     info = default_info(blocks=blocks, block_size=16, slots=12, layer_groups=2, context=160)
     settings = make_settings(step_tokens=step_tokens, policy=policy, prefix_cache=prefix_cache, max_batch=6)
     rig = Rig(info, settings, end_probability=0.005)
+    rig.expect_short_answers()
     rig.submit(*some_requests())
     rig.run()
     rig.check_stories()
@@ -53,7 +57,11 @@ def test_tokens_are_those_of_the_request_alone(step_tokens: int, blocks: int, po
     emitted = sum(len(story.tokens) for story in rig.stories.values())
     prompts = sum(len(request.prompt) // 4 for request in rig.requests.values())
     hits = sum(story.emissions[0].cached_tokens for story in rig.stories.values())
-    assert counters.computed_tokens == prompts + emitted - len(rig.stories) - hits + counters.recomputed_tokens
+    account = prompts + emitted - len(rig.stories) - hits + counters.recomputed_tokens
+    if not counters.preemptions or not prefix_cache:
+        assert counters.computed_tokens == account
+    # who was preempted in the middle of its prompt may find more of it cached when it comes back
+    assert counters.computed_tokens <= account
 
 
 def test_same_trace_gives_same_plans() -> None:

@@ -1,13 +1,16 @@
 """Hypothesis drives the engine through arbitrary interleavings of requests, cancels, time and steps."""
 
 import os
+from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 from rig import EPOCH, Rig, make_request, make_settings
 
+from headway.core.config import LaneSettings, PromiseSettings, QueueSettings, TuningSettings
 from headway.core.events import Finish
+from headway.core.lane import Lane
 from headway.core.request import Cancel
 from headway.model.fake_runner import default_info
 
@@ -24,11 +27,23 @@ class EngineMachine(RuleBasedStateMachine):
         policy=st.sampled_from(["continuous", "dynamic", "static"]),
         prefix_cache=st.booleans(),
         groups=st.integers(1, 2),
+        short_answers=st.booleans(),
     )
-    def start(self, blocks: int, slots: int, step_tokens: int, policy: str, prefix_cache: bool, groups: int) -> None:
+    def start(
+        self,
+        blocks: int,
+        slots: int,
+        step_tokens: int,
+        policy: str,
+        prefix_cache: bool,
+        groups: int,
+        short_answers: bool,
+    ) -> None:
         info = default_info(blocks=blocks, block_size=4, slots=slots, context=90, layer_groups=groups)
         chosen = make_settings(step_tokens=step_tokens, policy=policy, prefix_cache=prefix_cache, max_batch=3)
         self.rig = Rig(info, chosen, end_probability=0.03)
+        if short_answers:
+            self.rig.expect_short_answers()
         self.serial = 0
 
     @rule(
@@ -39,16 +54,20 @@ class EngineMachine(RuleBasedStateMachine):
         patience=st.none() | st.floats(-0.01, 0.2),
         lag=st.sampled_from([0.0, 0.0, 0.01]),
         salt=st.sampled_from([b"", b"a"]),
+        lane=st.sampled_from(Lane),
+        tenant=st.sampled_from(["", "a", "b"]),
+        weight=st.sampled_from([1.0, 1.0, 7.0]),
+        truncate=st.booleans(),
     )
     def submit(
-        self, stem: int, tail: list[int], max_tokens: int, patience: float | None, lag: float, salt: bytes
+        self, stem: int, tail: list[int], max_tokens: int, patience: float | None, lag: float, **fields: Any
     ) -> int:
         self.serial += 1
         now = self.rig.clock.now()
         deadline = None if patience is None else now + patience
         prompt = STEM[:stem] + tail
         request = make_request(
-            self.serial, prompt, arrival=now - lag, deadline=deadline, salt=salt, max_tokens=max_tokens
+            self.serial, prompt, arrival=now - lag, deadline=deadline, max_tokens=max_tokens, **fields
         )
         self.rig.submit(request)
         return self.serial
@@ -76,6 +95,43 @@ class EngineMachine(RuleBasedStateMachine):
     def step(self, count: int) -> None:
         for _ in range(count):
             self.rig.step()
+
+    @rule(
+        policy=st.sampled_from(["continuous", "dynamic", "static"]),
+        itl_ms=st.sampled_from([0.0, 1.0, 50.0]),
+        token_s=st.sampled_from([0.0, 0.05, 60.0]),
+        queue_s=st.sampled_from([0.0, 0.0, 0.05]),
+        ttft_ms=st.sampled_from([0.0, 0.0, 50.0]),
+        least_share=st.sampled_from([0.0, 0.02, 0.3]),
+        long_prompt=st.sampled_from([10, 2048]),
+        tuned=st.booleans(),
+        most=st.sampled_from([0, 2, 100_000]),
+    )
+    def reconfigure(
+        self,
+        policy: str,
+        itl_ms: float,
+        token_s: float,
+        queue_s: float,
+        ttft_ms: float,
+        least_share: float,
+        long_prompt: int,
+        tuned: bool,
+        most: int,
+    ) -> None:
+        promise = PromiseSettings(itl_ms=itl_ms, token_s=token_s, queue_s=queue_s, ttft_ms=ttft_ms)
+        chosen = make_settings(
+            policy=policy,
+            max_batch=3,
+            promise=promise,
+            lanes=LaneSettings(least_share=least_share, long_prompt_tokens=long_prompt),
+            tuning=TuningSettings(enabled=tuned, min_sequences=1, min_chunk_tokens=3),
+            queue=QueueSettings(max_requests=most),
+        )
+        live = set(self.rig.scheduler._live)
+        self.rig.settings = chosen.model_copy(update={"engine": self.rig.settings.engine})
+        self.rig.engine.reconfigure(self.rig.settings)
+        assert set(self.rig.scheduler._live) == live
 
     @rule(seconds=st.floats(0, 0.1))
     def sleep(self, seconds: float) -> None:

@@ -8,6 +8,7 @@ from rig import Rig, make_request, make_settings
 
 from headway.core.config import QueueSettings
 from headway.core.events import Finish
+from headway.core.lane import Lane
 from headway.core.request import EngineRequest
 from headway.model.fake_runner import default_info
 
@@ -36,6 +37,9 @@ def trace(kind: str, count: int, seed: int) -> list[EngineRequest]:
                 arrival=time,
                 max_tokens=min(60, int(3 * rng.paretovariate(1.1))),
                 deadline=time + rng.uniform(0.0, 2.0) if rng.random() < 0.2 else None,
+                truncate=rng.random() < 0.3,
+                lane=rng.choice([Lane.PRIORITY, Lane.DEFAULT, Lane.DEFAULT, Lane.FLEX]),
+                tenant=rng.choice(["a", "b", "b", "b"]),
             )
         )
     return requests
@@ -77,7 +81,7 @@ def test_trace(kind: str, policy: str) -> None:
     rig = Rig(info, make_settings(step_tokens=96, policy=policy, max_batch=8), end_probability=0.01)
     play(rig, trace(kind, 2000, seed=11), cancel_share=0.05)
     finish_checks(rig)
-    ends = {story.finish for story in rig.stories.values()}
+    ends = {story.finish for story in rig.stories.values()} - {Finish.REFUSED}  # of those with a deadline
     assert ends == {Finish.STOP, Finish.LENGTH, Finish.CANCELLED, Finish.EXPIRED}
 
 

@@ -1,11 +1,21 @@
-"""`headway serve` on fakes: `python fake_server.py PORT WORKERS DRAIN_S`; prints the announcement."""
+"""`headway serve` on fakes: `python fake_server.py PORT WORKERS DRAIN_S [CONFIG]`; prints the announcement."""
 
+import logging
 import sys
+from pathlib import Path
+from typing import Any
 
-from headway.core.config import Settings
+from headway.core.config import Settings, load_settings
 from headway.serving.supervisor import Supervisor
 
 if __name__ == "__main__":
     port, workers, drain_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    settings = Settings(model="fake", server={"port": port, "api_workers": workers, "drain_s": drain_s})
-    sys.exit(Supervisor(settings, engine_module="fake_engine", api_module="fake_api").run())
+    config = Path(sys.argv[4]) if len(sys.argv) > 4 else None
+    server = {"port": port, "api_workers": workers, "drain_s": drain_s}
+    overrides: dict[str, Any] = {"model": "fake", "server": server}
+
+    def load() -> Settings:
+        return load_settings(config, overrides)
+
+    logging.basicConfig(level=logging.INFO)
+    sys.exit(Supervisor(load(), engine_module="fake_engine", api_module="fake_api", reload=load).run())

@@ -7,6 +7,7 @@ import pytest
 from server_rig import Rig, make_rig
 
 BODY: dict[str, Any] = {"prompt": "x", "max_tokens": 400, "ignore_eos": True}
+ENDLESS: dict[str, Any] = {"prompt": "x", "max_tokens": 400}  # might end any time, but here never does
 
 
 def busy(rig: Rig) -> Any:
@@ -17,10 +18,10 @@ def busy(rig: Rig) -> Any:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("how", ["body", "header"])
 def test_expired_in_the_queue_is_504_and_costs_nothing(how: str, stream: bool) -> None:
-    with make_rig(pace=0.05, engine={"max_sequences": 1}) as rig, busy(rig):
+    with make_rig(pace=0.02, engine={"max_sequences": 1}) as rig, busy(rig):
         before = rig.wait(lambda load: load.running == 1)
-        body = {"prompt": "y", "max_tokens": 1, "stream": stream} | ({"timeout": 0.01} if how == "body" else {})
-        headers = {"X-Request-Timeout": "0.01"} if how == "header" else {}
+        body = {"prompt": "y", "max_tokens": 1, "stream": stream} | ({"timeout": 0.3} if how == "body" else {})
+        headers = {"X-Request-Timeout": "0.3"} if how == "header" else {}
         answer = rig.http.post("/v1/completions", json=body, headers=headers)
         assert answer.status_code == 504
         assert answer.json()["error"]["code"] == "deadline_exceeded"
@@ -32,15 +33,30 @@ def test_expired_in_the_queue_is_504_and_costs_nothing(how: str, stream: bool) -
 
 def test_the_servers_own_limit_ends_a_stream_with_an_error_event() -> None:
     with make_rig(pace=0.02, promise={"total_s": 1.0}) as rig:
-        with rig.http.stream("POST", "/v1/completions", json={**BODY, "stream": True, "timeout": 100}) as answer:
+        with rig.http.stream("POST", "/v1/completions", json={**ENDLESS, "stream": True, "timeout": 100}) as answer:
             assert answer.status_code == 200
             events = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
         assert events[-1] == "[DONE]"
         assert json.loads(events[-2])["error"]["code"] == "deadline_exceeded"
         assert 2 < len(events) < 100
         rig.wait_idle()
-        whole = rig.http.post("/v1/completions", json=BODY)
+        whole = rig.http.post("/v1/completions", json=ENDLESS)
         assert whole.status_code == 504
+        rig.wait_idle()
+
+
+def test_a_deadline_that_no_waiting_can_mend_is_refused_for_good() -> None:
+    with make_rig(pace=0.02) as rig:
+        for _ in range(3):  # learns what a step takes
+            rig.http.post("/v1/completions", json={**BODY, "max_tokens": 30})
+        refused = rig.http.post("/v1/completions", json={**BODY, "timeout": 1.0})  # 400 tokens of 20 ms each
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == "promise_impossible"
+        assert refused.headers["x-should-retry"] == "false"
+        cut = rig.http.post("/v1/completions", json={**BODY, "timeout": 1.0, "on_timeout": "truncate"})
+        assert cut.status_code == 200
+        assert cut.json()["choices"][0]["finish_reason"] == "length"
+        assert 1 <= cut.json()["usage"]["completion_tokens"] < 60
         rig.wait_idle()
 
 

@@ -23,7 +23,8 @@ def test_chat_chunks(rig: Rig) -> None:
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
     assert len({chunk["id"] for chunk in chunks}) == 1
     assert all(
-        chunk.keys() == {"id", "object", "created", "model", "system_fingerprint", "choices"} for chunk in chunks
+        chunk.keys() == {"id", "object", "created", "model", "system_fingerprint", "service_tier", "choices"}
+        for chunk in chunks
     )
     choices = [chunk["choices"][0] for chunk in chunks]
     first, last = choices[0], choices[-1]

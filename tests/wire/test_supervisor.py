@@ -2,102 +2,14 @@
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
-from server_rig import sse
-
-HERE = Path(__file__).parent
-SOURCE = HERE.parents[1] / "src"
-TEXT = "/v1/completions"
-
-
-class Server:
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self.process = process
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, f"announced {line!r}"
-        self.url = found[0]
-        self.http = httpx.Client(base_url=self.url, timeout=20)
-
-    def children(self) -> dict[str, int]:
-        """Process ids by the last word of the command line: the module."""
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-            except FileNotFoundError:
-                continue
-            if parent == self.process.pid:
-                found[words[-1].decode()] = int(folder.name)
-        return found
-
-    def post(self, max_tokens: int = 3, stream: bool = False) -> httpx.Response:
-        return self.http.post(TEXT, json={"prompt": "x", "max_tokens": max_tokens, "stream": stream})
-
-
-@contextmanager
-def serving(port: int = 0, workers: int = 1, drain_s: float = 5.0, step_s: float = 0.0) -> Iterator[Server]:
-    path = os.pathsep.join([str(SOURCE), str(HERE)])
-    environment = {**os.environ, "PYTHONPATH": path, "HEADWAY_TEST_STEP_S": str(step_s)}
-    command = [sys.executable, str(HERE / "fake_server.py"), str(port), str(workers), str(drain_s)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        server = Server(process)
-        yield server
-        server.http.close()
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None and process.stderr is not None
-        process.stdout.close()
-        process.stderr.close()
-
-
-def is_running(pid: int) -> bool:
-    """Zombies do not run; whether somebody reaps an orphan is not ours to decide."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-class Background:
-    """A streamed request in a thread."""
-
-    def __init__(self, server: Server, max_tokens: int) -> None:
-        self.text = ""
-        self.cut = False  # the connection ended in the middle
-        self.first = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(server, max_tokens))
-        self._thread.start()
-        assert self.first.wait(10)
-
-    def _run(self, server: Server, max_tokens: int) -> None:
-        body = {"prompt": "x", "max_tokens": max_tokens, "stream": True}
-        try:
-            with server.http.stream("POST", TEXT, json=body) as response:
-                for part in response.iter_text():
-                    self.text += part
-                    self.first.set()
-        except httpx.RemoteProtocolError:
-            self.cut = True
-
-    def result(self) -> list[str]:
-        self._thread.join(20)
-        return sse(self.text)
+from process_rig import HERE, SOURCE, TEXT, Background, is_running, serving
 
 
 def test_serves_with_two_workers_and_drains_on_sigterm() -> None:

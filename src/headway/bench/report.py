@@ -1,11 +1,14 @@
 """Prints what was measured."""
 
 import json
+from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from headway.bench.policies import Outcome
+from headway.bench.plot import Series, curve
+from headway.bench.policies import POLICIES, Comparison
 from headway.bench.step import StepReport
 
 
@@ -30,11 +33,36 @@ def print_steps(report: StepReport, *, as_json: bool) -> None:
     Console().print(table)
 
 
-def print_policies(outcomes: list[Outcome], *, as_json: bool) -> None:
+def print_policies(comparison: Comparison, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps([outcome.as_json() for outcome in outcomes], indent=2))
+        print(json.dumps(comparison.as_json(), indent=2))
         return
-    table = Table("policy", "generated tokens/s", "p50 latency", "p99 latency")
-    for o in outcomes:
-        table.add_row(o.policy, f"{o.tokens_per_s:,.0f}", f"{o.p50_s:.2f} s", f"{o.p99_s:.2f} s")
+    table = Table("requests/s", "policy", "generated tokens/s", "p50 latency", "p99 latency", box=SIMPLE_HEAD)
+    for i, p in enumerate(comparison.points):
+        ends = (i + 1) % len(POLICIES) == 0
+        rate = f"{p.requests_per_s:.2f} ({p.load:.0%})" if i % len(POLICIES) == 0 else ""
+        table.add_row(
+            rate, p.policy, f"{p.tokens_per_s:,.0f}", f"{p.p50_s:.2f} s", f"{p.p99_s:.2f} s", end_section=ends
+        )
+    table.caption = _measured(comparison)
     Console().print(table)
+
+
+def plot_policies(comparison: Comparison, path: Path) -> None:
+    """Throughput against latency, a colour for each policy; p99 is dashed."""
+    curves = []
+    for colour, policy in enumerate(POLICIES):
+        points = [point for point in comparison.points if point.policy == policy]
+        speeds = [point.tokens_per_s for point in points]
+        curves.append(Series(f"{policy} p50", speeds, [point.p50_s for point in points], colour))
+        curves.append(Series(f"{policy} p99", speeds, [point.p99_s for point in points], colour, dashed=True))
+    title = "Batching policies on one trace"
+    curve(curves, "generated tokens/s", "latency, s", path, title=title, note=_measured(comparison))
+
+
+def _measured(c: Comparison) -> str:
+    loads = ", ".join(f"{point.load:.0%}" for point in c.points[:: len(POLICIES)])
+    return (
+        f"{c.requests} requests of the {c.trace} trace at {loads} of the {c.capacity_per_s:.2f} requests/s that "
+        f"continuous batching serves; {c.seats} seats; medians of {c.rounds} rounds"
+    )

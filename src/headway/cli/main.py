@@ -1,14 +1,14 @@
 """The `headway` command. Each subcommand imports what it needs when it runs: `--help` and the parent stay light."""
 
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
-from headway.core.config import WORKLOADS, Settings, load_settings
+from headway.core.config import WORKLOADS, Settings, load_settings, problems
 from headway.core.errors import HeadwayError
 
 app = typer.Typer(
@@ -28,6 +28,9 @@ Model = Annotated[
 ModelOption = Annotated[str | None, typer.Option("--model", "-m", help="As for serve.")]
 Config = Annotated[Path | None, typer.Option("--config", help="A headway.toml.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Compute threads. Default: one per core.")]
+Workload = Annotated[
+    str | None, typer.Option(help="chat, api or bulk: presets of the promise, which every setting overrides.")
+]
 MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longest answer, in tokens.")]
 Temperature = Annotated[float, typer.Option("--temperature", help="0 always takes the most likely token.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same answer. Default: random.")]
@@ -41,29 +44,35 @@ def serve(
     config: Config = None,
     threads: Threads = None,
     api_workers: Annotated[int | None, typer.Option(help="API processes.")] = None,
-    workload: Annotated[
-        str | None, typer.Option(help="chat, api or bulk: presets of the promise, which every setting overrides.")
-    ] = None,
+    workload: Workload = None,
     policy: Annotated[str | None, typer.Option(help="continuous, dynamic or static batching.")] = None,
     api_key: Annotated[str | None, typer.Option(envvar="HEADWAY_API_KEY", help="Key that clients must send.")] = None,
 ) -> None:
     """Serve an OpenAI-compatible API until interrupted."""
-    settings = _settings(
-        config,
-        {
-            "model": model,
-            "server": {"host": host, "port": port, "api_workers": api_workers, "api_key": api_key},
-            "engine": {"threads": threads},
-            "batching": {"policy": policy},
-        },
-        workload,
-    )
+    overrides = {
+        "model": model,
+        "server": {"host": host, "port": port, "api_workers": api_workers, "api_key": api_key},
+        "engine": {"threads": threads},
+        "batching": {"policy": policy},
+    }
+    config = config or _found_config()  # a file that goes away later is an error then
+    given = _settings(config, overrides, workload)
     from headway.serving.supervisor import Supervisor
 
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the supervisor takes it as what it means: read again
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = settings.model_copy(update={"model": str(_fetch(settings.model))})
+    settings = given.model_copy(update={"model": str(_fetch(given.model))})
+
+    def reload() -> Settings:
+        again = _read(config, overrides, workload)
+        return again.model_copy(update={"model": settings.model}) if again.model == given.model else again
+
     supervisor = Supervisor(
-        settings, engine_module="headway.serving.engine_process", api_module="headway.delivery.api_process"
+        settings,
+        engine_module="headway.serving.engine_process",
+        api_module="headway.delivery.api_process",
+        reload=reload,
     )
     raise typer.Exit(supervisor.run())
 
@@ -101,6 +110,28 @@ def chat(
         converse(llm, system, _params(max_tokens, temperature, seed))
 
 
+@app.command()
+def check(
+    model: Model = None,
+    config: Config = None,
+    threads: Threads = None,
+    workload: Workload = None,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Of a typical request.")] = 128,
+    output_tokens: Annotated[int, typer.Option(min=1, help="Of a typical request.")] = 128,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Measure for some seconds whether this machine can keep the promise, and for how large a load. Exits with 1 if
+    not even one request can be kept it."""
+    settings = _settings(config, {"model": model, "engine": {"threads": threads}}, workload)
+    from headway.bench.capacity import Shape
+    from headway.bench.check import check as examine
+    from headway.bench.check_table import print_check
+
+    report = examine(_fetch(settings.model), settings, Shape(prompt_tokens, output_tokens), _progress)
+    print_check(report, as_json=json)
+    raise typer.Exit(1 if report.problems else 0)
+
+
 @bench_app.command("step")
 def bench_step(
     model: ModelOption = None,
@@ -114,7 +145,7 @@ def bench_step(
     from headway.bench.step import measure
 
     path = _fetch(settings.model)
-    report = measure(path, settings, lambda line: print(f"{line} ...", file=sys.stderr, flush=True))
+    report = measure(path, settings, _progress)
     print_steps(report, as_json=json)
 
 
@@ -123,14 +154,26 @@ def bench_policies(
     model: ModelOption = None,
     config: Config = None,
     threads: Threads = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Azure .csv or Mooncake .jsonl, scaled. Default: a built-in trace.")
+    ] = None,
+    requests: Annotated[int, typer.Option(min=2, help="Requests of the trace to replay.")] = 20,
+    rounds: Annotated[int, typer.Option(min=1, help="Times each policy runs at each rate.")] = 3,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg|.png", help="Plot throughput against latency.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Continuous, dynamic and static batching side by side on 16 requests of very different lengths."""
+    """Continuous, dynamic and static batching on one arrival trace: throughput against p50 and p99 latency."""
     settings = _settings(config, {"model": model, "engine": {"threads": threads}})
+    from headway.bench.plot import check_path
     from headway.bench.policies import compare
-    from headway.bench.report import print_policies
+    from headway.bench.report import plot_policies, print_policies
 
-    print_policies(compare(_fetch(settings.model), settings), as_json=json)
+    if plot is not None:
+        check_path(plot)
+    comparison = compare(_fetch(settings.model), settings, _progress, trace, requests, rounds)
+    print_policies(comparison, as_json=json)
+    if plot is not None:
+        plot_policies(comparison, plot)
 
 
 @bench_app.command("load")
@@ -187,21 +230,28 @@ def _settings(config: Path | None, overrides: dict[str, Any], workload: str | No
     if workload is not None and workload not in WORKLOADS:
         _complain(f"--workload {workload}: there are {', '.join(WORKLOADS)}")
         raise typer.Exit(2)
+    try:
+        return _read(config, overrides, workload)
+    except (OSError, ValueError) as error:
+        for problem in problems(error):
+            _complain(problem)
+    raise typer.Exit(2)
+
+
+def _read(config: Path | None, overrides: dict[str, Any], workload: str | None = None) -> Settings:
+    """`load_settings`, with what the command line leaves open left out."""
     given = {
         key: {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
         for key, value in overrides.items()
         if value is not None
     }
-    if config is None and Path("headway.toml").is_file():
-        config = Path("headway.toml")
-    try:
-        return load_settings(config, given, workload)
-    except ValidationError as error:
-        for problem in error.errors():
-            _complain(f"setting {'.'.join(map(str, problem['loc']))}: {problem['msg']}")
-    except (OSError, ValueError) as error:
-        _complain(f"config file: {error}")
-    raise typer.Exit(2)
+    return load_settings(config or _found_config(), given, workload)
+
+
+def _found_config() -> Path | None:
+    """The headway.toml of the current folder, if there is one."""
+    path = Path("headway.toml")
+    return path if path.is_file() else None
 
 
 def _fetch(model: str | None) -> Path:
@@ -214,6 +264,10 @@ def _params(max_tokens: int, temperature: float, seed: int | None) -> Any:
     from headway.offline.llm import Params
 
     return Params(max_tokens=max_tokens, temperature=temperature, seed=seed)
+
+
+def _progress(line: str) -> None:
+    print(f"{line} ...", file=sys.stderr, flush=True)
 
 
 def _complain(message: str) -> None:

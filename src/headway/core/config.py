@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -13,9 +14,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from headway.core.errors import InvalidRequest
+
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class ServerSettings(Section):
@@ -94,9 +97,12 @@ class LaneSettings(Section):
     """How lanes and tenants share the engine. A request's lane is its `service_tier`: priority before default before
     flex, which fills what the two leave; within a lane tenants share by weight."""
 
-    # Of the computed tokens, what a lane with work gets at least while those before it could use everything.
+    # Of a request that names no service_tier, where its key names none either.
+    default: Literal["priority", "default", "flex"] = "default"
+    # Of the computed tokens, what a lane with work gets at least while those before it could use everything; the oldest
+    # of its requests that need no more than a quarter of the KV cache.
     least_share: float = Field(0.02, ge=0, le=0.3)
-    # A prompt with more tokens to compute is long: it gets this share of the time for prompts while shorter ones wait.
+    # A prompt with more tokens is long: it gets this share of the time for prompts while shorter ones wait.
     long_prompt_tokens: int = Field(2048, ge=1)
     long_prompt_share: float = Field(0.5, gt=0, lt=1)
     # Waiting counts too: a second in the queue weighs as much as so many tokens of service not had.
@@ -136,7 +142,12 @@ class Settings(BaseSettings):
     HEADWAY_SERVER__PORT in the environment."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="HEADWAY_", env_nested_delimiter="__", validate_default=True
+        frozen=True,
+        extra="forbid",
+        env_prefix="HEADWAY_",
+        env_nested_delimiter="__",
+        validate_default=True,
+        hide_input_in_errors=True,  # there are keys in it
     )
 
     model: str | None = None  # None: the default model
@@ -151,6 +162,24 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
 
     _preset: ClassVar[dict[str, Any]] = {}
+
+    @field_validator("keys")
+    @classmethod
+    def _check_keys(cls, keys: tuple[KeySettings, ...], info: ValidationInfo) -> tuple[KeySettings, ...]:
+        """One key means one caller, and one tenant has one weight. The message names no key: it may be logged."""
+        server = info.data.get("server")
+        tenants = {server.api_key: "server.api_key"} if server is not None else {}
+        weights: dict[str, float] = {}
+        for entry in keys:
+            here = f"tenant {entry.tenant!r}"
+            if entry.key in tenants:
+                what = {"one": tenants[entry.key], "other": here}
+                raise PydanticCustomError("duplicate_key", "the same key is given for {one} and {other}", what)
+            tenants[entry.key] = here
+            if (weight := weights.setdefault(entry.tenant, entry.weight)) != entry.weight:
+                what = {"tenant": here, "one": str(weight), "other": str(entry.weight)}
+                raise PydanticCustomError("two_weights", "{tenant} has two weights, {one} and {other}", what)
+        return keys
 
     @classmethod
     def settings_customise_sources(
@@ -167,14 +196,54 @@ class Settings(BaseSettings):
         return (init_settings, env_settings, *toml, preset)
 
 
+# The sections that can change while the server runs; the others need a restart.
+LIVE = ("promise", "batching", "queue", "lanes", "tuning", "keys", "limits")
+
+
+def with_changes(settings: Settings, changes: dict[str, Any]) -> Settings:
+    """`settings` with the named values of live sections replaced; `keys` is replaced whole.
+
+    Raises InvalidRequest for a section that needs a restart, and pydantic.ValidationError naming each wrong entry.
+    """
+    for name in changes:
+        if name in Settings.model_fields and name not in LIVE:
+            raise InvalidRequest(f"{name} cannot be changed without a restart", param=name, code="needs_restart")
+    merged = settings.model_dump()  # every setting, so that nothing is left for the environment to decide
+    for name, given in changes.items():
+        partial = isinstance(given, dict) and isinstance(merged.get(name), dict)
+        merged[name] = {**merged[name], **given} if partial else given
+    return Settings(**merged)
+
+
+def problems(error: Exception) -> list[str]:
+    """What is wrong with the settings, a line each, from what `load_settings` raises. Names entries, shows no value."""
+    if isinstance(error, ValidationError):
+        faults = error.errors(include_url=False, include_input=False)
+        return [f"setting {'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults]
+    return [f"config file: {error}"]
+
+
 # Shapes of use; every value can be overridden by the file, the environment and the command line.
 WORKLOADS: dict[str, dict[str, Any]] = {
     # A human watches: the first token soon, an even pace, and a quick no rather than a slow yes.
-    "chat": {"promise": {"ttft_ms": 500.0, "itl_ms": 50.0, "total_s": 120.0, "queue_s": 5.0}},
+    "chat": {
+        "promise": {"ttft_ms": 500.0, "itl_ms": 50.0, "total_s": 120.0, "queue_s": 5.0},
+        "lanes": {"default": "default"},
+        "batching": {"policy": "continuous"},
+    },
     # A program needs the whole result: the pace within it matters to nobody.
-    "api": {"promise": {"itl_ms": 200.0, "total_s": 120.0, "queue_s": 30.0}},
-    # Nobody waits: throughput is all.
-    "bulk": {"promise": {"itl_ms": 0.0}, "queue": {"max_requests": 100_000, "max_tokens": 100_000_000}},
+    "api": {
+        "promise": {"itl_ms": 200.0, "total_s": 120.0, "queue_s": 30.0},
+        "lanes": {"default": "default"},
+        "batching": {"policy": "continuous"},
+    },
+    # Nobody waits: throughput is all, and who says service_tier "default" goes before the rest.
+    "bulk": {
+        "promise": {"itl_ms": 0.0, "token_s": 0.0},
+        "lanes": {"default": "flex"},
+        "batching": {"policy": "continuous"},
+        "queue": {"max_requests": 100_000, "max_tokens": 100_000_000},
+    },
 }
 
 

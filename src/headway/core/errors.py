@@ -3,6 +3,7 @@
 HeadwayError
 ├── InvalidRequest          what the client sent cannot be served, now or later        400
 │   ├── ContextOverflow     prompt (plus output) does not fit the context              400
+│   ├── PromiseImpossible   no waiting makes its promise possible                      400
 │   └── UnknownModel                                                                    404
 ├── Unauthorized            missing or wrong API key                                    401
 ├── Overloaded              refused now, come back in `retry_after_s`                   429
@@ -39,6 +40,12 @@ class ContextOverflow(InvalidRequest):
     """Prompt tokens, or prompt plus requested output, exceed the model's context."""
 
     code = "context_length_exceeded"
+
+
+class PromiseImpossible(InvalidRequest):
+    """The promise could not be kept for this request even alone: no waiting mends that."""
+
+    code = "promise_impossible"
 
 
 class UnknownModel(InvalidRequest):

@@ -39,16 +39,49 @@ class Emission(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     retry_after_s: float = 0.0  # with REFUSED
 
 
-class Outlook(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """What a request that comes now would meet, in predicted seconds."""
+class Share(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a tenant that is not alone would meet in a lane."""
 
-    streams: int  # running and waiting
-    seats: int  # streams that could be added with every gap still kept
+    lane: int
+    tenant: str
+    modest: bool  # it has less than its share: the promise is stretched to its letter for it
+    seats: int  # of the outlook's, those it may take
     wait_s: float  # until the tokens before its own are computed
+
+
+class Outlook(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a request that comes now would meet, in predicted seconds. Lists are by lane."""
+
+    streams: int  # interactive ones, running and waiting
+    seats: int  # streams that could be added with every gap still kept, and room for their K and V
+    last_seats: int  # those and the last few, with the margin used up, for who was promised one
+    waits_s: list[float]  # until the tokens before its own are computed
+    long_waits_s: list[float]  # the same for a very long prompt, which waits for shorter ones and longer ones alike
     token_s: float  # for each token of its prompt, beside the streams there are
+    slow: float  # times longer that a token takes while very long prompts have their share
     unloaded_token_s: float  # the same on an idle server
+    unloaded_step_s: float  # of a step with one stream alone
     step_s: float  # of one step
-    end_s: float  # between two ends of streams, each of which frees a seat
+    end_s: float | None  # between two ends of streams, each of which frees a seat; None: none has ended yet
+    shares: list[Share] = []  # of tenants that have or want something now
+
+
+class LaneLoad(msgspec.Struct, frozen=True, array_like=True):
+    """One lane of the engine."""
+
+    waiting: int
+    running: int
+    tokens: int  # not yet computed, of waiting and running sequences
+
+
+class Tuning(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """Where self-tuning stands."""
+
+    batch_limit: int  # interactive sequences that may run at once
+    margin: float  # share of promise.itl_ms that a step plans for
+    chunk_tokens: int  # of a prompt, in a step beside the streams there are
+    ups: int = 0  # decisions since start
+    downs: int = 0
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -67,7 +100,9 @@ class Load(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     cached_tokens: int = 0  # prompt tokens served from the prefix cache since start
     preemptions: int = 0
     recomputed_tokens: int = 0
+    lanes: list[LaneLoad] = []
     outlook: Outlook | None = None
+    tuning: Tuning | None = None
     prediction_error: float | None = None  # median relative error of recent predicted step times
 
 

@@ -34,6 +34,7 @@ class EngineRequest(msgspec.Struct, frozen=True, array_like=True, kw_only=True, 
     lane: Lane = Lane.DEFAULT
     tenant: str = ""  # who shares with whom within the lane
     weight: float = 1.0  # the tenant's share relative to others
+    booked: bool = False  # it was refused before and has come when it was told to
     salt: bytes = b""  # tenant salt of the prefix cache, derived on the server
 
 

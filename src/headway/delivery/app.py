@@ -22,6 +22,7 @@ from headway.delivery.http_errors import (
     first_error,
 )
 from headway.delivery.openapi import describe
+from headway.delivery.routes.admin import admin_router
 from headway.delivery.routes.chat import chat_router
 from headway.delivery.routes.completions import completions_router
 from headway.delivery.routes.generate import generate_router
@@ -48,7 +49,7 @@ def create_app(frontend: Frontend, settings: Settings) -> FastAPI:
     app = FastAPI(title="Headway", lifespan=lifespan, redirect_slashes=False)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     app.add_middleware(Arrival, now=frontend.now)
-    guarded = [Depends(make_auth(settings.server.api_key))]
+    guarded = [Depends(make_auth(lambda: frontend.settings))]
     for router in (
         chat_router(frontend, settings),
         completions_router(frontend, settings),
@@ -56,7 +57,12 @@ def create_app(frontend: Frontend, settings: Settings) -> FastAPI:
         generate_router(frontend, settings),
     ):
         app.include_router(router, dependencies=guarded)
-    for router in (models_router(frontend), health_router(frontend), metrics_router(frontend)):
+    for router in (
+        models_router(frontend),
+        health_router(frontend),
+        metrics_router(frontend),
+        admin_router(frontend, settings),
+    ):
         app.include_router(router)
 
     @app.head("/", include_in_schema=False)

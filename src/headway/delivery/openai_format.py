@@ -26,6 +26,7 @@ class Head:
     object: str
     model: str
     fingerprint: str
+    service_tier: str | None = None  # the lane; None: this kind of object does not show it
     id: str = field(init=False)
     created: int = field(init=False)
 
@@ -34,13 +35,16 @@ class Head:
         self.created = int(time.time())
 
     def fields(self) -> dict[str, Any]:
-        return {
+        fields: dict[str, Any] = {
             "id": self.id,
             "object": self.object,
             "created": self.created,
             "model": self.model,
             "system_fingerprint": self.fingerprint,
         }
+        if self.service_tier is not None:
+            fields["service_tier"] = self.service_tier
+        return fields
 
 
 class StreamFormat(Protocol):

@@ -6,6 +6,7 @@ from typing import Any
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest, UnknownModel
 from headway.core.sampling import Sampling
+from headway.delivery.caller import Caller
 from headway.delivery.schemas import ChatRequest, Common, CompletionRequest, Message
 from headway.serving.request import ChatPrompt, Prompt, Request, TextPrompt, Timing, TokenPrompt
 
@@ -27,7 +28,7 @@ def check_model(asked: str | None, served: str) -> None:
         raise UnknownModel(f"the model {asked[:200]!r} is not served here; {served!r} is", param="model")
 
 
-def chat_request(body: ChatRequest, limits: LimitSettings, timing: Timing) -> Request:
+def chat_request(body: ChatRequest, limits: LimitSettings, timing: Timing, caller: Caller) -> Request:
     """Raises InvalidRequest."""
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
@@ -36,15 +37,17 @@ def chat_request(body: ChatRequest, limits: LimitSettings, timing: Timing) -> Re
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     _cap(logprobs, limits.max_logprobs, "top_logprobs")
     max_tokens = body.max_completion_tokens or body.max_tokens
-    return _request(body, ChatPrompt(chat_messages(body.messages)), max_tokens, logprobs, limits, timing)
+    return _request(body, ChatPrompt(chat_messages(body.messages)), max_tokens, logprobs, limits, timing, caller)
 
 
-def completion_requests(body: CompletionRequest, limits: LimitSettings, timing: Timing) -> list[Request]:
+def completion_requests(
+    body: CompletionRequest, limits: LimitSettings, timing: Timing, caller: Caller
+) -> list[Request]:
     """One request per prompt. Raises InvalidRequest."""
     _cap(body.logprobs, limits.max_logprobs, "logprobs")
     prompts = _prompts(body.prompt, limits.max_prompts)
     max_tokens = body.max_tokens or COMPLETION_MAX_TOKENS
-    return [_request(body, prompt, max_tokens, body.logprobs, limits, timing) for prompt in prompts]
+    return [_request(body, prompt, max_tokens, body.logprobs, limits, timing, caller) for prompt in prompts]
 
 
 def usage_options(body: Common) -> UsageOptions:
@@ -86,6 +89,7 @@ def _request(
     logprobs: int | None,
     limits: LimitSettings,
     timing: Timing,
+    caller: Caller,
 ) -> Request:
     if max_tokens is not None and (body.min_tokens or 0) > max_tokens:
         raise InvalidRequest(f"min_tokens exceeds max_tokens ({max_tokens})", param="min_tokens")
@@ -113,6 +117,10 @@ def _request(
         max_tokens=max_tokens,
         seed=None if body.seed is None else body.seed & SEED_MASK,
         stop=_stops(body.stop, limits),
+        truncate=body.on_timeout == "truncate",
+        lane=caller.lane_for(body.service_tier),
+        tenant=caller.tenant_for(body.user),
+        weight=caller.weight,
     )
 
 

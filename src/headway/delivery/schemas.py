@@ -69,6 +69,27 @@ def _token_key(key: Any) -> int:
 TokenKey = Annotated[int, BeforeValidator(_token_key)]
 
 
+ServiceTier = Annotated[
+    Literal["auto", "default", "flex", "priority"] | None,
+    Field(
+        description="The lane: priority goes before default, and flex fills what the two leave. auto: that of the API "
+        "key, which is also the highest that it gets; chat responses show the one that counted."
+    ),
+]
+OnTimeout = Annotated[
+    Literal["error", "truncate"] | None,
+    Field(
+        description="What becomes of a request at its deadline (`timeout`, X-Request-Timeout or the server's own). "
+        "error, the default: it fails with deadline_exceeded. truncate: it ends with the text it has and "
+        "finish_reason length, if it has at least one token."
+    ),
+]
+User = Annotated[
+    str | None,
+    Field(description="On a server without API keys: the tenant, who shares fairly with others. Else without effect."),
+]
+
+
 class Common(Schema):
     """What both endpoints take."""
 
@@ -96,14 +117,16 @@ class Common(Schema):
     ] = None
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
     timeout: float | None = Field(None, gt=0, le=LONGEST_TIMEOUT_S)  # seconds from HTTP arrival to the end
+    on_timeout: OnTimeout = None
+    # Who goes first.
+    service_tier: ServiceTier = None
+    user: User = None
     # Accepted without effect.
-    user: str | None = None
     metadata: dict[str, str] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, str] | None = None
     prompt_cache_retention: str | None = None
-    service_tier: Annotated[Any, _refuse("auto", "default")] = None
     store: RefusedFlag = None
     # Refused until they work.
     n: OneChoice = None

@@ -13,7 +13,8 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from headway.core.events import Load
+from headway.core.events import Load, Tuning
+from headway.core.lane import Lane
 from headway.observability.slots import Slots
 
 # Wide, so that the tail stays visible: from half a millisecond to ten minutes.
@@ -134,6 +135,9 @@ def _engine(load: Load) -> Iterator[Metric]:
     if load.prediction_error is not None:
         help = "Median relative error of the recent predictions of a step's time."
         yield GaugeMetricFamily("headway_prediction_error_ratio", help, value=load.prediction_error)
+    yield from _lanes(load)
+    if load.tuning is not None:
+        yield from _tuning(load.tuning)
     counters = (
         ("headway_engine_steps", "Steps computed.", load.steps),
         ("headway_computed_tokens", "Tokens computed, prefill and decode.", load.computed_tokens),
@@ -143,3 +147,28 @@ def _engine(load: Load) -> Iterator[Metric]:
     )
     for name, help, value in counters:
         yield CounterMetricFamily(name, help, value=float(value))
+
+
+def _lanes(load: Load) -> Iterator[Metric]:
+    waiting = GaugeMetricFamily("headway_lane_waiting", "Requests waiting, by lane.", labels=["lane"])
+    running = GaugeMetricFamily("headway_lane_running", "Sequences running, by lane.", labels=["lane"])
+    for lane, entry in zip(Lane, load.lanes, strict=False):  # none while the model loads
+        waiting.add_metric([lane.label], entry.waiting)
+        running.add_metric([lane.label], entry.running)
+    yield waiting
+    yield running
+
+
+def _tuning(tuning: Tuning) -> Iterator[Metric]:
+    limit = "Interactive sequences that may run at once, as self-tuning has it."
+    yield GaugeMetricFamily("headway_batch_limit", limit, value=float(tuning.batch_limit))
+    margin = "Share of promise.itl_ms that a step is planned for, as self-tuning has it."
+    yield GaugeMetricFamily("headway_step_margin_ratio", margin, value=tuning.margin)
+    chunk = "Tokens of a new prompt that a step takes beside the streams there are."
+    yield GaugeMetricFamily("headway_chunk_tokens", chunk, value=float(tuning.chunk_tokens))
+    decisions = CounterMetricFamily(
+        "headway_tuning_decisions", "Changes of self-tuning; the log says why.", labels=["direction"]
+    )
+    decisions.add_metric(["up"], tuning.ups)
+    decisions.add_metric(["down"], tuning.downs)
+    yield decisions

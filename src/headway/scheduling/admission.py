@@ -8,6 +8,8 @@ from headway.core.config import QueueSettings
 LONGEST_RETRY_S = 60.0
 SHORTEST_RETRY_S = 0.05
 UNKNOWN_WAIT_S = 1.0  # before anything has been measured
+USUAL = 0.9  # share of prompts that are no longer than the usual one
+LEARN = 0.1  # relative step of that length, per prompt
 MEMORY_S = 5.0  # seconds of computing that a rate looks back on
 
 
@@ -30,7 +32,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What stands before a newcomer."""
+    """What stands before a newcomer: its own lane, and the lanes that go first."""
 
     waiting: int  # requests in the queue
     waiting_tokens: int  # their tokens
@@ -41,14 +43,21 @@ class Admission:
     """Bounds the queue by count and tokens, and says when a refused request should come back."""
 
     def __init__(self, settings: QueueSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._tokens = Rate()
         self._finishes = Rate()
+        self.usual_prompt = 0.0  # tokens that most prompts of late do not exceed
 
     def record(self, tokens: int, finishes: int, seconds: float) -> None:
         """What one step computed, and how many sequences it ended."""
         self._tokens.record(tokens, seconds)
         self._finishes.record(finishes, seconds)
+
+    def saw_prompt(self, tokens: int) -> None:
+        """Somebody wants so many prompt tokens computed. The quantile climbs and falls by steps that balance at USUAL
+        (Robbins and Monro 1951), so that one very long prompt moves it by no more than another."""
+        step = LEARN * max(self.usual_prompt, 64.0)
+        self.usual_prompt += step * (USUAL if tokens > self.usual_prompt else USUAL - 1.0)
 
     @property
     def ends_per_s(self) -> float | None:
@@ -57,7 +66,7 @@ class Admission:
 
     def problem(self, demand: Demand, prompt_tokens: int) -> str | None:
         """Why the queue does not take one more. A request that is next and has a seat is always taken."""
-        limits = self._settings
+        limits = self.settings
         if demand.waiting + 1 - demand.room > limits.max_requests:
             return f"the queue is full: {demand.waiting} requests wait"
         tokens = demand.waiting_tokens + prompt_tokens

@@ -30,8 +30,8 @@ def attended(start: int, count: int) -> int:
     return count * start + count * (count + 1) // 2
 
 
-SCALES = (1.0, 1.0, 1e-3, 1.0)  # of the features, so that the coefficients are of similar size
-PRIOR_S = (2e-3, 5e-4, 2e-5, 1e-4)  # a small model on a small CPU; forgotten within a few dozen steps
+NAMES = ("step", "prompt_token", "thousand_keys", "sequence")  # what each coefficient is the cost of
+PRIOR_S = (2e-3, 5e-4, 2e-5, 6e-4)  # a small model on a small CPU; forgotten within a few dozen steps
 NOISE = 0.1  # relative spread of a step's time that is nobody's fault
 DRIFT = 0.02  # relative change of a coefficient per step that the model expects
 CLIP = 3.0  # residuals beyond so many typical ones are outliers: a core was taken away, a page fault
@@ -39,7 +39,10 @@ REMEMBERED = 101  # residuals, for the median
 
 
 class CostModel:
-    """seconds = a + b * tokens + c * context + d * sequences, by a Kalman filter whose coefficients drift slowly.
+    """seconds = a + b * prompt tokens + c * context + d * sequences, by a Kalman filter: coefficients drift slowly.
+
+    A sequence's own token counts with the sequence, and only the others as prompt tokens: otherwise steps that merely
+    decode could not tell the two costs apart, and would spoil what was learned of prompts.
 
     A residual enters relative to the prediction, clipped at three typical ones, so that one stalled step moves little
     and a lasting change moves everything within some dozens of steps. A coefficient is never negative.
@@ -68,18 +71,20 @@ class CostModel:
     def predict(self, load: StepLoad) -> float:
         """Seconds."""
         w = self._w
-        return w[0] + w[1] * load.tokens + w[2] * (load.context * 1e-3) + w[3] * load.sequences
+        extra = load.tokens - load.sequences
+        return w[0] + w[1] * extra + w[2] * (load.context * 1e-3) + w[3] * load.sequences
 
-    def tokens_within(self, seconds: float, base: StepLoad, start: int) -> int:
-        """How many tokens of one more prompt, from position `start` on, fit beside `base` into a step so long."""
+    def tokens_within(self, seconds: float, base: StepLoad, start: int, caution: float = 0.0) -> int:
+        """How many tokens of one more prompt, from position `start` on, fit beside `base` into a step so long.
+
+        `caution`: by how many standard deviations a token is assumed dearer than it is thought to be.
+        """
         w = self._w
         slack = seconds - self.predict(base)
         if slack <= 0:
             return 0
         # b n + c (n start + n (n + 1) / 2) = slack
-        # A token's cost is hard to tell from a sequence's while all only decode: what is not known is assumed dear, and
-        # the first piece of a prompt makes it known.
-        b, c = w[1] + self._p[1][1] ** 0.5 + w[2] * 1e-3 * (start + 0.5), w[2] * 1e-3 / 2
+        b, c = w[1] + caution * self._p[1][1] ** 0.5 + w[2] * 1e-3 * (start + 0.5), w[2] * 1e-3 / 2
         if c <= 0:
             return int(slack / b) if b > 0 else 1 << 30
         return int(((b * b + 4 * c * slack) ** 0.5 - b) / (2 * c))
@@ -93,7 +98,7 @@ class CostModel:
         self.observed += 1
         bound = CLIP * expected * max(NOISE, typical or 1.0)
         error = max(-bound, min(bound, error))
-        x = (1.0, float(load.tokens), load.context * SCALES[2], float(load.sequences))
+        x = (1.0, float(load.tokens - load.sequences), load.context * 1e-3, float(load.sequences))
         p, w = self._p, self._w
         px = [row[0] * x[0] + row[1] * x[1] + row[2] * x[2] + row[3] * x[3] for row in p]
         spread = (NOISE * expected) ** 2 + x[0] * px[0] + x[1] * px[1] + x[2] * px[2] + x[3] * px[3]

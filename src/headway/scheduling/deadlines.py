@@ -1,4 +1,4 @@
-"""Whose time runs out next: deadlines of live sequences, and ends of the longest wait in the queue."""
+"""Whose time runs out next: deadlines of live sequences, ends of the longest wait in the queue and for a token."""
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
@@ -22,6 +22,10 @@ class Deadlines:
             if time is not None:
                 heappush(self._heap, (time, sequence.id))
 
+    def remind(self, time: float, sequence: Sequence) -> None:
+        """Has `pop_due` name it at `time`."""
+        heappush(self._heap, (time, sequence.id))
+
     def pop_due(self, now: float) -> Iterator[int]:
         """Ids of those whose time may be up; look at the sequence to see which."""
         while self._heap and self._heap[0][0] <= now:
@@ -29,5 +33,5 @@ class Deadlines:
 
     def compact(self, live: Iterable[Sequence], count: int) -> None:
         if len(self._heap) > 4 * count + 64:
-            self._heap = [(t, s.id) for s in live for t in (s.deadline, s.queue_end) if t is not None]
+            self._heap = [(t, s.id) for s in live for t in (s.deadline, s.queue_end, s.token_end) if t is not None]
             heapify(self._heap)

@@ -4,19 +4,25 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from headway.core.clock import Clock
 from headway.core.config import Settings
 from headway.core.errors import ModelError
-from headway.core.events import Emission, Finish, Load, Outlook, StepMessage
-from headway.core.request import Cancel, ToEngine, worker_of
+from headway.core.events import Emission, Finish, Load, Outlook, StepMessage, Tuning
+from headway.core.lane import Lane
+from headway.core.request import Cancel, EngineRequest, ToEngine, worker_of
 from headway.core.runner import Batch, Opening, Runner, StepResult, Work
 from headway.core.sampling import Sampling
-from headway.scheduling.admission import Admission, Demand
+from headway.scheduling.admission import Admission
 from headway.scheduling.cost_model import CostModel
 from headway.scheduling.outlook import Newcomer, Standing, look, wait_needed
 from headway.scheduling.plan import Plan
 from headway.scheduling.scheduler import Scheduler
+from headway.scheduling.shares import shares_of
 from headway.scheduling.step_record import StepRecord
+from headway.scheduling.survey import Survey, survey_of
+from headway.scheduling.tuning import Tuner
 
 Publish = Callable[[int, StepMessage], None]  # worker's index, what it gets
 OnStep = Callable[[StepRecord], None]
@@ -55,7 +61,10 @@ class Engine:
         self._epoch = epoch
         self._publish = publish
         self._on_step = on_step
-        self._promise = settings.promise
+        self._settings = settings
+        self.tuner = Tuner(
+            settings.tuning, settings.promise, self.scheduler.policy, self.scheduler.pace, self.scheduler.capacity
+        )
         self._admission = Admission(settings.queue)
         self._inbox: deque[ToEngine] = deque()
         self._outbox: list[Emission] = []
@@ -74,36 +83,63 @@ class Engine:
         """When to call `step` next: `now` if there is something to do, None if only a message can bring it."""
         return now if self._inbox or self._outbox else self.scheduler.next_ask(now)
 
+    def reconfigure(self, settings: Settings) -> None:
+        """Changes promise, limits, windows and lanes from the next step on; nothing live is dropped."""
+        self._settings = settings
+        self._admission.settings = settings.queue
+        self.scheduler.reconfigure(settings)
+        self.tuner.reconfigure(settings.tuning, settings.promise, self.scheduler.policy)
+
     def load(self) -> Load:
         """A snapshot; between steps it is exact."""
         scheduler = self.scheduler
         counters = scheduler.counters
-        demand = self._demand()
-        backlog = scheduler.backlog()
+        survey = survey_of(scheduler)
+        demand = survey.demand(Lane.FLEX, scheduler.room)
+        outlook = self._outlook(survey)
+        tuner = self.tuner
         return Load(
             time=self._clock.now(),
             ready=self._ready,
             waiting=demand.waiting,
-            waiting_tokens=backlog,
+            waiting_tokens=survey.backlog,
             running=len(scheduler.running),
             free_blocks=scheduler.blocks.available,
             total_blocks=scheduler.blocks.total,
-            predicted_wait_s=self._admission.predicted_wait_s(demand, backlog),
+            predicted_wait_s=self._admission.predicted_wait_s(demand, survey.backlog),
             steps=counters.steps,
             computed_tokens=counters.computed_tokens,
             cached_tokens=counters.cached_tokens,
             preemptions=counters.preemptions,
             recomputed_tokens=counters.recomputed_tokens,
-            outlook=self._outlook(backlog),
+            lanes=survey.lanes,
+            outlook=outlook,
+            tuning=Tuning(
+                batch_limit=tuner.limit,
+                margin=scheduler.pace.margin,
+                chunk_tokens=scheduler.pace.typical_chunk(survey.decodes, scheduler.budget),
+                ups=tuner.ups,
+                downs=tuner.downs,
+            ),
             prediction_error=self.costs.median_error,
         )
 
-    def _outlook(self, backlog: int) -> Outlook:
-        scheduler = self.scheduler
-        streams = len(scheduler.running) + len(scheduler.waiting)
-        context = sum([s.computed for s in scheduler.running]) + scheduler.waiting.tokens
-        standing = Standing(streams, scheduler.capacity, context, backlog, self._admission.ends_per_s)
-        return look(self.costs, self._promise, scheduler.budget, standing)
+    def _outlook(self, survey: Survey) -> Outlook:
+        settings, scheduler = self._settings, self.scheduler
+        standing = Standing(
+            streams=survey.streams,
+            capacity=min(scheduler.capacity, self.tuner.limit),
+            context=survey.context,
+            short=survey.short,
+            long=survey.long,
+            ends_per_s=self._admission.ends_per_s,
+            kv_seats=scheduler.planner.kv_seats(),
+            prompt=self._admission.usual_prompt,
+        )
+        share = settings.lanes.long_prompt_share
+        outlook = look(self.costs, settings.promise, scheduler.budget, scheduler.pace.margin, share, standing)
+        shares = shares_of(scheduler.ledger, scheduler.waiting, survey.begun, outlook, self._clock.now())
+        return msgspec.structs.replace(outlook, shares=shares) if shares else outlook
 
     def warm_up(self) -> None:
         """Has the model make one token, outside of any request; only then does the load say ready."""
@@ -141,6 +177,8 @@ class Engine:
         committed = clock.now()
         if committed > begin:
             self.costs.observe(plan.load, committed - begin)
+            streams, waiting = plan.decodes, len(self.scheduler.waiting)
+            self.tuner.observe(begin, committed - begin, streams, plan.tokens - plan.samples, waiting)
         self._admission.record(plan.tokens, self.scheduler.counters.finished - finished, committed - begin)
         if not self.scheduler.running:
             self._send()
@@ -167,24 +205,41 @@ class Engine:
             if isinstance(message, Cancel):
                 self.scheduler.cancel(message.id, message.reason)
                 continue
-            demand = self._demand()
-            tokens = len(message.prompt) // 4
-            problem = self._admission.problem(demand, tokens)
-            retry = self._admission.retry_after_s(demand, self.scheduler.backlog())
-            if problem is None and self._promise.ttft_ms:
-                newcomer = Newcomer(tokens, self._clock.now() - message.arrival)
-                wait = wait_needed(self._outlook(self.scheduler.backlog()), self._promise, newcomer)
-                if wait > LENIENCE_S:
-                    problem, retry = "the promise could not be kept for it now", wait
+            problem, retry = self._problem(message)
             if problem is None or self.scheduler.is_live(message.id):
                 self.scheduler.add(message)
                 continue
             refusal = Emission(id=message.id, finish=Finish.REFUSED, detail=problem, retry_after_s=retry)
             self._outbox.append(refusal)
 
-    def _demand(self) -> Demand:
-        scheduler = self.scheduler
-        return Demand(len(scheduler.waiting), scheduler.waiting.tokens, scheduler.room)
+    def _problem(self, request: EngineRequest) -> tuple[str | None, float]:
+        """Why it is not taken now (None: it is), and when to come back."""
+        scheduler, now = self.scheduler, self._clock.now()
+        survey = survey_of(scheduler)
+        tokens = len(request.prompt) // 4
+        self._admission.saw_prompt(tokens)
+        demand = survey.demand(request.lane, scheduler.room)
+        problem = self._admission.problem(demand, tokens)
+        if problem is not None:
+            return problem, self._admission.retry_after_s(demand, survey.backlog)
+        promise = self._settings.promise
+        if not promise.ttft_ms and not promise.queue_s and request.deadline is None:
+            return None, 0.0
+        if request.lane is not Lane.FLEX:
+            scheduler.ledger.note(request.lane, request.tenant, request.weight, now)
+        newcomer = Newcomer(
+            tokens,
+            now - request.arrival,
+            lane=request.lane,
+            tenant=request.tenant,
+            long=tokens > self._settings.lanes.long_prompt_tokens,
+            left_s=None if request.deadline is None else request.deadline - now,
+            booked=request.booked,
+        )
+        wait = wait_needed(self._outlook(survey), promise, newcomer)
+        if wait > LENIENCE_S:
+            return "the promise could not be kept for it now", wait
+        return None, 0.0
 
     def _send(self) -> bool:
         """Publishes the outbox, one message to each worker that has something in it."""

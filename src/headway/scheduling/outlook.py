@@ -1,59 +1,94 @@
 """What a newcomer would meet: whether the promise could be kept for it, and else when."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from headway.core.config import PromiseSettings
-from headway.core.events import Outlook
+from headway.core.events import Outlook, Share
+from headway.core.lane import Lane
 from headway.scheduling.cost_model import CostModel, StepLoad, attended
-from headway.scheduling.pace import LEAST_CHUNK, MARGIN
+from headway.scheduling.pace import LEAST_CHUNK
 
 TYPICAL_CHUNK_START = 256  # position in a prompt at which a token's cost is taken for all
 UNLOADED = 2.0  # times its own unloaded prefill that a prompt may take beyond ttft_ms
+GRACE = 2  # seats more than there are, for one that was told to come now
 SAFETY = 1.05  # predictions of the first token are right on average; the promise is for nearly all
-UNKNOWN_END_S = 1.0  # until a stream ends, before any has
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is there before a newcomer."""
+    """What is there before a newcomer. Lists are by lane."""
 
-    streams: int  # running and waiting sequences: all of them will decode
-    capacity: int  # sequences that may run
-    context: int  # keys that the next token of all running ones attends to
-    backlog: int  # tokens to compute before the newcomer's
+    streams: int  # interactive sequences, running and waiting: all of them will decode
+    capacity: int  # of them, that may run at once
+    context: int  # keys that the next token of all of them attends to
+    short: list[int]  # tokens to compute before the newcomer's
+    long: list[int]  # the same, of very long prompts
     ends_per_s: float | None  # how often a stream ends; None: not known yet
+    kv_seats: int = 1 << 30  # sequences for whose K and V there will be room
+    prompt: float = 0.0  # tokens of nearly any prompt of late
 
 
-def look(costs: CostModel, promise: PromiseSettings, budget: int, standing: Standing) -> Outlook:
+def look(
+    costs: CostModel, promise: PromiseSettings, budget: int, margin: float, long_share: float, standing: Standing
+) -> Outlook:
     """Computed from the streams there will be once the backlog is done, so that what is let in stays within the gap."""
     streams = standing.streams
     each = standing.context / streams if streams else float(TYPICAL_CHUNK_START)
     decodes = StepLoad(streams, int(each * streams), streams)
     start = TYPICAL_CHUNK_START
     gap = promise.itl_s
+    seats: float = min(standing.capacity - streams, standing.kv_seats)
+    last: float = seats
     if gap is None:
-        chunk, seats = budget, standing.capacity - streams
+        chunk = budget
     else:
-        step = MARGIN * gap
+        step = margin * gap
         fits = costs.tokens_within(step, decodes, start) if streams else budget
         chunk = max(1, min(budget, max(LEAST_CHUNK, fits)))
-        # one more stream costs its own token and keys; a step must still have room for the least piece of a prompt
+        # one more stream costs its own token and keys; a step must still have room for a piece of a prompt
+        piece = _piece(promise, step, standing.prompt)
         one = StepLoad(streams + 1, int(each * (streams + 1)), streams + 1)
         cost = max(1e-9, costs.predict(one) - costs.predict(decodes))
-        least = StepLoad(streams + LEAST_CHUNK, decodes.context + attended(start, LEAST_CHUNK), streams)
-        seats = min(standing.capacity - streams, int((step - costs.predict(least)) / cost))
+        last = min(seats, _fitting(costs, decodes, start, LEAST_CHUNK, gap) // cost)
+        seats = min(seats, _fitting(costs, decodes, start, piece, step) // cost)
     whole = StepLoad(streams + chunk, decodes.context + attended(start, chunk), streams)
     per_token = costs.predict(whole) / chunk
     alone = costs.predict(StepLoad(budget, attended(0, budget), 1)) / budget
+    slow = 1.0 / (1.0 - long_share) if any(standing.long) else 1.0
+    waits, long_waits, short, long = [], [], 0, 0
+    for lane in Lane:
+        short += standing.short[lane]
+        long += standing.long[lane]
+        waits.append(min(short * slow, short + long) * per_token)
+        long_waits.append((short + long) * per_token)
     return Outlook(
         streams=streams,
-        seats=max(0, seats),
-        wait_s=standing.backlog * per_token,
+        seats=max(0, int(seats)),
+        last_seats=max(0, int(last)),
+        waits_s=waits,
+        long_waits_s=long_waits,
         token_s=per_token,
+        slow=slow,
         unloaded_token_s=alone,
+        unloaded_step_s=costs.predict(StepLoad(1, 1, 1)),
         step_s=costs.predict(whole if streams else StepLoad(1, 1, 1)),
-        end_s=1.0 / standing.ends_per_s if standing.ends_per_s else UNKNOWN_END_S,
+        end_s=1.0 / standing.ends_per_s if standing.ends_per_s else None,
     )
+
+
+def _fitting(costs: CostModel, decodes: StepLoad, start: int, piece: int, step_s: float) -> float:
+    """Seconds that a step of `step_s` has left beside `decodes` and a piece of a prompt."""
+    beside = StepLoad(decodes.tokens + piece, decodes.context + attended(start, piece), decodes.sequences)
+    return step_s - costs.predict(beside)
+
+
+def _piece(promise: PromiseSettings, step_s: float, prompt: float) -> int:
+    """Tokens of a prompt that each step must have room for, so that one of `prompt` tokens makes it within ttft_ms."""
+    if not promise.ttft_ms:
+        return LEAST_CHUNK
+    steps = promise.ttft_ms / 1e3 / SAFETY / step_s - 2
+    return max(LEAST_CHUNK, ceil(prompt / max(1.0, steps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +97,57 @@ class Newcomer:
 
     tokens: int  # of its prompt
     waited_s: float  # since its HTTP arrival
-    unseen: int = 0  # requests
+    lane: Lane = Lane.DEFAULT
+    tenant: str = ""
+    long: bool = False  # its prompt is a very long one
+    left_s: float | None = None  # until its deadline
+    unseen: int = 0  # requests, of its lane and those before
     unseen_tokens: int = 0
+    booked: bool = False  # it was refused before and told to come now
 
 
 def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) -> float:
-    """Seconds after which the promise could be kept for it; 0: now, also where nothing is promised.
+    """Seconds after which promise and deadline could be kept for it; 0: now, also where nothing is promised.
 
     `ttft_ms` binds: a first token later than that, plus twice the prompt's own unloaded time, breaks the promise, and
-    so does a stream too many for `itl_ms`.
+    so does a stream too many for `itl_ms`. Flex is promised nothing; deadlines hold for all.
     """
-    if not promise.ttft_ms:
-        return 0.0
-    if not outlook.streams and not newcomer.unseen:
+    if not outlook.streams and not newcomer.unseen and newcomer.lane is not Lane.FLEX:
         return 0.0  # it would be no sooner at any other time
-    missing = newcomer.unseen + 1 - outlook.seats
-    wait = max(0, missing) * outlook.end_s
-    first = outlook.wait_s + (newcomer.unseen_tokens + newcomer.tokens) * outlook.token_s
+    share = find_share(outlook, newcomer)
+    seats = share.seats if share else outlook.seats
+    if newcomer.booked:
+        seats = max(seats, min(seats + GRACE, outlook.last_seats))
+    before = (outlook.long_waits_s if newcomer.long else outlook.waits_s)[newcomer.lane]
+    if share is not None and not newcomer.long:
+        before = min(before, share.wait_s)
+    slow = 1.0 if newcomer.long else outlook.slow
+    first = before + (newcomer.unseen_tokens + newcomer.tokens) * slow * outlook.token_s
     first += 2 * outlook.step_s  # the one under way when it comes, and the one that carries its token out
-    # Of the two parts of the allowance the greater alone, so that short prompts get theirs within ttft_ms itself.
-    allowed = max(promise.ttft_ms / 1e3, UNLOADED * newcomer.tokens * outlook.unloaded_token_s) - newcomer.waited_s
-    return max(wait, SAFETY * first - allowed)
+    seat = max(0, newcomer.unseen + 1 - seats) * (outlook.end_s or 0.0)
+    wait = 0.0
+    if promise.ttft_ms and newcomer.lane is not Lane.FLEX:
+        if newcomer.unseen + 1 > seats:
+            wait = max(seat, outlook.step_s)
+        # Of the two parts of the allowance the greater alone, so that short prompts get theirs within ttft_ms itself.
+        parts = (promise.ttft_ms / 1e3, UNLOADED * newcomer.tokens * outlook.unloaded_token_s)
+        allowed = sum(parts) if share is not None and share.modest else max(parts)
+        wait = max(wait, SAFETY * first - (allowed - newcomer.waited_s))
+    if promise.queue_s:
+        wait = max(wait, before - promise.queue_s)
+    if newcomer.left_s is not None:
+        wait = max(wait, SAFETY * (first + (0.0 if promise.ttft_ms else seat)) - newcomer.left_s)
+    return max(0.0, wait)
+
+
+def find_share(outlook: Outlook, newcomer: Newcomer) -> Share | None:
+    """The newcomer's tenant's part, where tenants are several and it is one of them."""
+    for share in outlook.shares:
+        if share.tenant == newcomer.tenant and share.lane == newcomer.lane:
+            return share
+    return None
+
+
+def unloaded_s(outlook: Outlook, prompt_tokens: int, least_output: int) -> float:
+    """Seconds that a request takes on an idle server at least: its prompt, then `least_output` tokens."""
+    return prompt_tokens * outlook.unloaded_token_s + max(1, least_output) * outlook.unloaded_step_s

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from headway.core.events import Emission
+from headway.core.lane import Lane
 from headway.core.runner import Batch
 from headway.scheduling.cost_model import StepLoad
 from headway.scheduling.sequence import Sequence
@@ -21,12 +22,21 @@ class Plan:
     emissions: list[Emission] = field(default_factory=list)
     tokens: int = 0
     context: int = 0  # keys attended, summed over the tokens
-    decodes: int = 0  # sequences that wait for their next token, not for their first
+    decodes: int = 0  # interactive sequences that wait for their next token, not for their first
+    lane_tokens: list[int] = field(default_factory=lambda: [0 for _ in Lane])
+    # While it is made:
+    taken: set[int] = field(default_factory=set)  # ids of those in it, but for interactive decodes
+    samples_beyond: int = 0  # sequences beside `decodes` that get a token
+    owing: bool = False  # what is planned now is owed to the lane, whatever the time
+
+    @property
+    def samples(self) -> int:
+        return self.decodes + self.samples_beyond
 
     @property
     def load(self) -> StepLoad:
         """What the step's time depends on."""
-        return StepLoad(self.tokens, self.context, sum([w.sample for w in self.batch.work]))
+        return StepLoad(self.tokens, self.context, self.samples)
 
 
 @dataclass(slots=True)

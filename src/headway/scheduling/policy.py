@@ -8,12 +8,17 @@ from headway.core.config import BatchingSettings
 class Policy(Protocol):
     """Asked at every plan. Only newcomers need a seat: a preempted sequence has been let in before."""
 
-    def seats(self, now: float, running: int, waiting: int, oldest: float) -> int:
-        """How many waiting sequences may join now; `oldest` is the earliest waiting arrival (waiting > 0)."""
+    def seats(self, now: float, running: int, ahead: int, waiting: int, oldest: float) -> int:
+        """How many waiting sequences may join now. `ahead`: of the running, those that need not make room for them;
+        `oldest`: the earliest waiting arrival (waiting > 0)."""
         ...
 
     def joined(self) -> None:
         """One of them did."""
+        ...
+
+    def set_limit(self, limit: int) -> None:
+        """Self-tuning wants no more than so many running; a policy that names its own batch keeps to that."""
         ...
 
     def room(self, running: int) -> int:
@@ -26,22 +31,25 @@ class Policy(Protocol):
 
 
 class ContinuousPolicy:
-    """Any step may let in newcomers."""
+    """Any step may let in newcomers, up to a limit that self-tuning sets."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        self._capacity = self._limit = capacity
 
-    def seats(self, now: float, running: int, waiting: int, oldest: float) -> int:
-        return self._capacity - running
+    def seats(self, now: float, running: int, ahead: int, waiting: int, oldest: float) -> int:
+        return self._limit - ahead
 
     def joined(self) -> None:
         pass
 
+    def set_limit(self, limit: int) -> None:
+        self._limit = min(limit, self._capacity)
+
     def room(self, running: int) -> int:
-        return self._capacity - running
+        return max(0, self._limit - running)
 
     def next_ask(self, running: int, waiting: int, oldest: float) -> float | None:
-        return oldest if running < self._capacity else None
+        return oldest if running < self._limit else None
 
 
 class _BatchPolicy:
@@ -56,7 +64,7 @@ class _BatchPolicy:
         self._patience_s = patience_s
         self._open = 0
 
-    def seats(self, now: float, running: int, waiting: int, oldest: float) -> int:
+    def seats(self, now: float, running: int, ahead: int, waiting: int, oldest: float) -> int:
         self._open = min(self._open, waiting)  # a member that was cancelled before it joined leaves no seat
         if not running and not self._open and self._complete(now, waiting, oldest):
             self._open = min(waiting, self._max_batch)
@@ -64,6 +72,9 @@ class _BatchPolicy:
 
     def joined(self) -> None:
         self._open -= 1
+
+    def set_limit(self, limit: int) -> None:
+        pass
 
     def room(self, running: int) -> int:
         return self._open if running or self._open else self._max_batch

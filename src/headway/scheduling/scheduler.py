@@ -2,15 +2,19 @@
 
 from headway.core.config import Settings
 from headway.core.events import Emission, Finish
+from headway.core.lane import Lane
 from headway.core.request import EngineRequest
-from headway.core.runner import Opening, RunnerInfo, Sampled, StepResult, Work
+from headway.core.runner import RunnerInfo, Sampled, StepResult
 from headway.scheduling.blocks import KvBlocks
-from headway.scheduling.cost_model import CostModel, attended
+from headway.scheduling.cost_model import CostModel
 from headway.scheduling.deadlines import Deadlines
+from headway.scheduling.ledger import OUTPUT_WEIGHT, Ledger
 from headway.scheduling.pace import Pace
 from headway.scheduling.plan import Counters, Plan
-from headway.scheduling.policy import make_policy
+from headway.scheduling.planner import Planner
+from headway.scheduling.policy import Policy, make_policy
 from headway.scheduling.requirements import Requirements
+from headway.scheduling.running import RunningSet
 from headway.scheduling.sequence import Sequence
 from headway.scheduling.waiting import WaitingQueue
 
@@ -25,22 +29,45 @@ class Scheduler:
         # No more running sequences than tokens in a step: then every decode gets its token in every step, and the
         # oldest prefill at least one. Neither can starve the other.
         self.capacity = min(settings.engine.max_sequences, info.slots, self.budget)
-        self.policy = make_policy(settings.batching, self.capacity)
-        self._queue_s = settings.promise.queue_s
+        self._promise = settings.promise
+        self._batching = settings.batching
+        self._long_prompt = settings.lanes.long_prompt_tokens
         self.pace = Pace(costs, settings.promise.itl_s)
         self.blocks = KvBlocks(info, settings.engine.prefix_cache)
         self.counters = Counters()
-        self.waiting = WaitingQueue()
-        self.running: list[Sequence] = []  # oldest first
-        self._live: dict[int, Sequence] = {}
-        self._slots = list(range(self.capacity - 1, -1, -1))
-        self._deadlines = Deadlines()
+        self.ledger = Ledger()
+        self.waiting = WaitingQueue(settings.lanes.aging_tokens)
+        self.running = RunningSet(self.blocks, self.capacity)
         self._requirements = Requirements(self.context, self.blocks.capacity, info.vocab_size)
+        self.planner = Planner(
+            self.running,
+            self.waiting,
+            self._requirements,
+            make_policy(settings.batching, self.capacity),
+            self.pace,
+            settings.lanes,
+            self.budget,
+            self.counters,
+            self._fail,
+        )
+        self._live: dict[int, Sequence] = {}
+        self._deadlines = Deadlines()
         self._ends = frozenset(info.end_ids)
         self._serial = 0
+        self._now = 0.0  # when the step began
         self._news: list[Emission] = []  # for the next plan
         self._planned: Plan | None = None  # between plan and commit
-        self._starved = False  # the last plan could not let the head of the queue in for lack of blocks
+        self._unswept = False  # somebody has ended who still holds slot and blocks
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Takes what may change while it runs, for all that is live; the pace is the tuner's."""
+        self._promise = settings.promise
+        self._long_prompt = settings.lanes.long_prompt_tokens
+        self.waiting.set_aging(settings.lanes.aging_tokens)
+        self.planner.lanes = settings.lanes
+        if settings.batching != self._batching:
+            self._batching = settings.batching
+            self.planner.policy = make_policy(settings.batching, self.capacity)
 
     @property
     def has_work(self) -> bool:
@@ -49,14 +76,19 @@ class Scheduler:
     @property
     def room(self) -> int:
         """How many newcomers could join without waiting for another to finish, as far as is known."""
-        return 0 if self._starved else self.policy.room(len(self.running))
+        return 0 if self.planner.starved else self.policy.room(len(self.running))
+
+    @property
+    def policy(self) -> Policy:
+        return self.planner.policy
 
     def is_live(self, request: int) -> bool:
         return request in self._live
 
     def backlog(self) -> int:
         """Tokens to compute before every live sequence is down to one uncomputed token."""
-        return self.waiting.tokens + sum([len(s.known) - s.computed - 1 for s in self.running])
+        waiting = sum([self.waiting.tokens(lane) for lane in Lane])
+        return waiting + sum([len(s.known) - s.computed - 1 for s in self.running.sequences])
 
     def next_ask(self, now: float) -> float | None:
         """When plan() may have something to do; None: not before an event (a request, a cancel)."""
@@ -64,7 +96,7 @@ class Scheduler:
             return now
         if not self.waiting:
             return None
-        head = self.waiting.head
+        head = self.waiting.oldest
         times = [now] if head.started else []
         asked = self.policy.next_ask(0, len(self.waiting), head.arrival)
         times += [] if asked is None else [asked]
@@ -82,10 +114,11 @@ class Scheduler:
         if request.sampling.max_tokens < 1:
             self._news.append(Emission(id=request.id, started=True, finish=Finish.LENGTH))
             return
-        sequence = Sequence(request, self._serial, self.context, self._ends)
+        account = self.ledger.enter(request.lane, request.tenant, request.weight, max(self._now, request.arrival))
+        sequence = Sequence(request, self._serial, self.context, self._ends, account, self._long_prompt)
         self._serial += 1
-        if self._queue_s:
-            sequence.queue_end = request.arrival + self._queue_s
+        if self._promise.queue_s:
+            sequence.queue_end = request.arrival + self._promise.queue_s
         self._live[sequence.id] = sequence
         self.waiting.add(sequence)
         self._deadlines.add(sequence)
@@ -101,17 +134,11 @@ class Scheduler:
             self._sweep()
 
     def plan(self, now: float) -> Plan:
-        """Decodes first, then prefill chunks of those running, then newcomers: each oldest first."""
+        """Makes the next step (see Planner); ends what has run out of time."""
         assert self._planned is None, "the last plan has not been committed"
+        self._now = now
         self._expire(now)
-        plan = Plan()
-        self._starved = False
-        prefills = self._plan_decodes(plan)
-        for sequence in prefills:
-            if not self._put(plan, sequence):
-                break
-        if self.waiting:
-            self._let_in(plan, now)
+        plan = self.planner.fill(now)
         plan.emissions[:0] = self._news
         self._news = []
         if plan.batch.work:
@@ -126,143 +153,41 @@ class Scheduler:
         counters.steps += 1
         counters.computed_tokens += plan.tokens
         emissions: list[tuple[Sequence, Emission]] = []
-        ended = False
         for sequence, work, sampled in zip(plan.sequences, plan.batch.work, result.sampled, strict=True):
             if sequence.finish is None:
-                counters.recomputed_tokens += sequence.advance(len(work.tokens))
+                count = len(work.tokens)
+                again = sequence.advance(count)
+                counters.recomputed_tokens += again
+                # A generated token is charged when it is computed in turn, at the next step; what a preemption cost is
+                # not the tenant's doing.
+                weight = OUTPUT_WEIGHT if work.start >= sequence.prompt_length else 1.0
+                sequence.account.charge(weight * (count - again))
                 failed = sampled is not None and sampled.error is not None  # then nobody may share its blocks
                 if not failed and sequence.computed - sequence.registered * block_size >= block_size:
                     self.blocks.commit(sequence)
                 if sampled is not None:
                     emissions.append((sequence, self._take(sequence, sampled)))
-            if sequence.finish is not None:  # now, or by a cancel while the step computed
-                ended = True
-        if ended:
+        if self._unswept:  # of those that ended now, or by a cancel while the step computed
             self._sweep()
         return emissions
 
     def check_integrity(self) -> None:
         """Asserts every invariant that holds between steps."""
-        self.blocks.check_integrity(self.running)
+        self.blocks.check_integrity(self.running.sequences)
+        self.running.check_integrity()
         for sequence in self._live.values():
             sequence.check()
         assert len(self._live) == len(self.running) + len(self.waiting)
-        assert self.waiting.tokens == sum(len(s.known) for s in self.waiting)
-        orders = [s.order for s in self.running]
-        assert orders == sorted(orders) and len(orders) <= self.capacity
-        assert sorted(self._slots + [s.slot for s in self.running if s.slot is not None]) == list(range(self.capacity))
+        assert sum(a.live for a in self.ledger) == len(self._live)
+        for lane in Lane:
+            waiting = [s for s in self.waiting if s.lane is lane]
+            assert self.waiting.count(lane) == len(waiting)
+            assert self.waiting.tokens(lane) == sum(len(s.known) for s in waiting)
 
     # -- parts of plan ---------------------------------------------------------------------------------------------
 
-    def _plan_decodes(self, plan: Plan) -> list[Sequence]:
-        """Plans every sequence with one uncomputed token; returns the running ones with more."""
-        running, work, sequences = self.running, plan.batch.work, plan.sequences
-        prefills: list[Sequence] = []
-        context = index = 0
-        while index < len(running):  # `running` shrinks from its end when one must make room
-            sequence = running[index]
-            start = sequence.computed
-            known = sequence.known
-            if len(known) - start > 1:
-                prefills.append(sequence)
-            elif start < sequence.room or self._grow(sequence):
-                assert sequence.slot is not None
-                work.append(Work(sequence.slot, start, known[start:], sequence.tables, True))
-                sequences.append(sequence)
-                context += start + 1
-            else:
-                continue  # it has left `running`
-            index += 1
-        plan.tokens = plan.decodes = len(work)
-        plan.context = context
-        return prefills
-
-    def _room(self, plan: Plan, start: int) -> int:
-        """Tokens from position `start` on that the step can still take, by its budget and by its time."""
-        budget = self.budget - plan.tokens
-        return self.pace.chunk(plan.load, plan.decodes, start, budget) if budget else 0
-
-    def _put(self, plan: Plan, sequence: Sequence) -> bool:
-        """Plans as much of a sequence as there is room for. False: none."""
-        assert sequence.slot is not None
-        start = sequence.computed
-        room = self._room(plan, start)
-        if not room:
-            return False
-        tokens = sequence.known[start : start + room]
-        sample = start + len(tokens) == len(sequence.known)
-        plan.batch.work.append(Work(sequence.slot, start, tokens, sequence.tables, sample))
-        plan.sequences.append(sequence)
-        plan.tokens += len(tokens)
-        plan.context += attended(start, len(tokens))
-        return True
-
-    def _let_in(self, plan: Plan, now: float) -> None:
-        waiting, running = self.waiting, self.running
-        seats = self.policy.seats(now, len(running), len(waiting), waiting.head.arrival)
-        while waiting and self._slots:
-            head = waiting.head
-            if not self._room(plan, 0):
-                break
-            if not head.started and seats <= 0:
-                break
-            length = len(head.known)
-            if not self._requirements.fits(length):  # it was preempted when it had just outgrown the pool
-                self._news.append(self._end(head, Finish.FAILED, self._requirements.too_long(length)))
-                continue
-            # One block of headroom for each that runs: all can grow once more before anybody is preempted, and who
-            # was preempted in this very plan does not come straight back.
-            if not self.blocks.admit(head, headroom=len(running)):
-                self._starved = True
-                break
-            waiting.remove(head)
-            self._open(plan, head)
-            if not head.started:
-                seats -= 1
-                self.policy.joined()
-                self._start(plan, head)
-            if not self._put(plan, head):  # its cached prefix makes its tokens dearer than those of an empty one
-                break
-
-    def _open(self, plan: Plan, sequence: Sequence) -> None:
-        """Gives it a slot and its place, by age, among the running."""
-        sequence.slot = self._slots.pop()
-        index = len(self.running)
-        while index and self.running[index - 1].order > sequence.order:
-            index -= 1
-        self.running.insert(index, sequence)
-        opening = Opening(sequence.slot, sequence.sampling, sequence.known[:], sequence.prompt_length)
-        plan.batch.openings.append(opening)
-
-    def _start(self, plan: Plan, sequence: Sequence) -> None:
-        sequence.started = True
-        sequence.cached_tokens = sequence.computed
-        self.counters.cached_tokens += sequence.computed
-        plan.started.append(sequence)
-        plan.emissions.append(Emission(id=sequence.id, started=True, cached_tokens=sequence.cached_tokens))
-
-    def _grow(self, sequence: Sequence) -> bool:
-        """Gets the sequence a block, from the youngest if need be. False: it is the one that had to leave."""
-        length = len(sequence.known)
-        if not self._requirements.fits(length):
-            self._news.append(self._end(sequence, Finish.FAILED, self._requirements.too_long(length)))
-            self._sweep()
-            return False
-        while not self.blocks.grow(sequence, length):
-            victim = self.running[-1]
-            self._preempt(victim)
-            if victim is sequence:
-                return False
-        return True
-
-    def _preempt(self, victim: Sequence) -> None:
-        """Takes blocks and slot; the known tokens stay, and computing them again gives the same ones (decision 2)."""
-        assert victim.slot is not None
-        self.counters.preemptions += 1
-        self._slots.append(victim.slot)
-        self.running.remove(victim)
-        self.blocks.release(victim)
-        self.waiting.add(victim)
+    def _fail(self, sequence: Sequence, detail: str) -> None:
+        self._news.append(self._end(sequence, Finish.FAILED, detail))
 
     def _expire(self, now: float) -> None:
         due = False
@@ -271,20 +196,47 @@ class Scheduler:
             if sequence is None:
                 continue
             if sequence.deadline is not None and sequence.deadline <= now:
-                where = "while it ran" if sequence.started else "in the queue"
-                self._news.append(self._end(sequence, Finish.EXPIRED, f"the request's deadline passed {where}"))
+                self._news.append(self._overdue(sequence))
                 due = True
-            elif not sequence.started and sequence.queue_end is not None and sequence.queue_end <= now:
-                self._news.append(self._outwait(sequence))
+            elif not sequence.started:
+                if sequence.queue_end is not None and sequence.queue_end <= now:
+                    self._news.append(self._outwait(sequence))
+            elif sequence.token_end is not None and sequence.token_end <= now:
+                due |= self._stalled(sequence, now)
         if due:
             self._sweep()
+
+    def _overdue(self, sequence: Sequence) -> Emission:
+        """Its deadline has passed: the end of the request, or of its answer if it asked for that."""
+        if sequence.truncate and sequence.emitted:
+            return self._end(sequence, Finish.LENGTH, "cut at the request's deadline")
+        where = "while it ran" if sequence.started else "in the queue"
+        return self._end(sequence, Finish.EXPIRED, f"the request's deadline passed {where}")
+
+    def _stalled(self, sequence: Sequence, now: float) -> bool:
+        """Ends a stream that has had no token for longer than promise.token_s; else looks again when it may be so."""
+        sequence.token_end = None
+        limit = self._promise.token_s
+        if not limit:
+            return False
+        if sequence.last_token + limit > now:
+            self._watch_tokens(sequence)
+            return False
+        detail = f"no token could be given to it within {limit:g} s (promise.token_s)"
+        self._news.append(self._end(sequence, Finish.EXPIRED, detail))
+        return True
+
+    def _watch_tokens(self, sequence: Sequence) -> None:
+        sequence.token_end = sequence.last_token + self._promise.token_s
+        self._deadlines.remind(sequence.token_end, sequence)
 
     def _outwait(self, sequence: Sequence) -> Emission:
         """It waited as long as is promised; whoever comes back after as long again finds a shorter queue or is told so
         at once."""
-        detail = f"no step could be given to it within {self._queue_s:g} s (promise.queue_s)"
+        limit = self._promise.queue_s
+        detail = f"no step could be given to it within {limit:g} s (promise.queue_s)"
         ended = self._end(sequence, Finish.REFUSED, detail)
-        return Emission(id=ended.id, finish=ended.finish, detail=detail, retry_after_s=self._queue_s)
+        return Emission(id=ended.id, finish=ended.finish, detail=detail, retry_after_s=limit)
 
     # -- parts of commit -------------------------------------------------------------------------------------------
 
@@ -292,8 +244,12 @@ class Scheduler:
         if sampled.error is not None:
             return self._end(sequence, Finish.FAILED, sampled.error)
         finish = sequence.append(sampled.token)
+        sequence.last_token = self._now
         if finish is not None:
+            self.planner.forecast.observe(sequence.emitted)
             self._end(sequence, finish, "")
+        elif sequence.token_end is None and self._promise.token_s:
+            self._watch_tokens(sequence)
         logprobs = None if sampled.logprobs is None else [sampled.logprobs]
         return Emission(id=sequence.id, tokens=[sampled.token], logprobs=logprobs, finish=finish)
 
@@ -301,15 +257,14 @@ class Scheduler:
         """Marks it; a running one keeps slot and blocks until the sweep, which a computing step holds off."""
         sequence.finish = finish
         del self._live[sequence.id]
+        self.ledger.leave(sequence.account)
         self.counters.finished += 1
-        if not sequence.running:
+        if sequence.running:
+            self._unswept = True
+        else:
             self.waiting.remove(sequence)
         return Emission(id=sequence.id, finish=finish, detail=detail)
 
     def _sweep(self) -> None:
-        """Frees what ended sequences hold."""
-        for sequence in self.running:
-            if sequence.finish is not None and sequence.slot is not None:
-                self._slots.append(sequence.slot)
-                self.blocks.release(sequence)
-        self.running[:] = [s for s in self.running if s.slot is not None]
+        self._unswept = False
+        self.running.sweep()

@@ -4,6 +4,7 @@ from array import array
 
 from headway.core.events import Finish
 from headway.core.request import EngineRequest
+from headway.scheduling.ledger import Account
 
 
 class Sequence:
@@ -14,16 +15,21 @@ class Sequence:
     """
 
     __slots__ = (
+        "account",
         "arrival",
         "cached_tokens",
         "computed",
         "deadline",
+        "endless",
         "ends",
         "finish",
         "hashes",
         "id",
         "known",
+        "lane",
+        "last_token",
         "limit",
+        "long",
         "min_tokens",
         "order",
         "peak",
@@ -36,9 +42,19 @@ class Sequence:
         "slot",
         "started",
         "tables",
+        "token_end",
+        "truncate",
     )
 
-    def __init__(self, request: EngineRequest, serial: int, context: int, end_ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        request: EngineRequest,
+        serial: int,
+        context: int,
+        end_ids: frozenset[int],
+        account: Account | None = None,
+        long_prompt: int = 1 << 30,
+    ) -> None:
         known = array("I")
         known.frombytes(request.prompt)
         sampling = request.sampling
@@ -46,15 +62,22 @@ class Sequence:
         self.sampling = sampling
         self.arrival = request.arrival
         self.deadline = request.deadline
+        self.truncate = request.truncate
+        self.lane = request.lane
+        self.account = account or Account(request.lane, request.tenant)
         self.queue_end: float | None = None  # Clock seconds until which it may wait for its first step
         self.salt = request.salt
         self.order = (request.arrival, serial)  # one total order: who is older, in the queue and as a victim
         self.known = known
         self.prompt_length = len(known)
+        self.long = len(known) > long_prompt
         self.limit = min(len(known) + sampling.max_tokens, context)  # known tokens it may grow to
         self.min_tokens = sampling.min_tokens
         stops = frozenset(sampling.stop_token_ids)
         self.ends = stops if sampling.ignore_eos else (end_ids | stops if stops else end_ids)
+        self.endless = not self.ends  # nothing but its length ends it
+        self.last_token = 0.0  # Clock seconds of the step that gave the newest one
+        self.token_end: float | None = None  # when to look whether the next one is overdue
         self.computed = 0
         self.peak = 0  # most tokens ever computed; below it a step recomputes
         self.cached_tokens = 0  # prompt tokens found in the prefix cache at the first start

@@ -1,8 +1,10 @@
-"""The waiting queue: first come, first served, by arrival."""
+"""The waiting queue: three lanes, in each the tenants by what they have had, and each tenant's requests by arrival."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, heapreplace
 
+from headway.core.lane import Lane
 from headway.scheduling.sequence import Sequence
 
 
@@ -10,12 +12,8 @@ def _order(sequence: Sequence) -> tuple[float, int]:
     return sequence.order
 
 
-class WaitingQueue:
-    """Sequences without a slot, oldest first.
-
-    Sorted by (arrival, serial) rather than appended to: a preempted sequence, older than all that never ran, finds
-    its place at the front by itself, and so does a request that was slow to be tokenised.
-    """
+class Line:
+    """Sequences by (arrival, serial): one that was slow to be tokenised finds its place by itself."""
 
     def __init__(self) -> None:
         self._sequences: list[Sequence] = []
@@ -40,3 +38,148 @@ class WaitingQueue:
         assert self._sequences[index] is sequence
         del self._sequences[index]
         self.tokens -= len(sequence.known)
+
+
+class FairQueue:
+    """Newcomers of one lane. Next is the oldest request of the tenant with the least
+
+        served / weight + aging * arrival of its oldest request,
+
+    so that a tenant with a long queue does not hold up one with a short one, and a request that came `t` seconds
+    earlier makes up for `aging * t` tokens of service. As all ages grow alike, a key changes only with the tenant's
+    service, which only grows, or its head: a heap whose stale entries are mended when they come up.
+    """
+
+    def __init__(self, aging: float) -> None:
+        self._aging = aging
+        self._lines: dict[str, Line] = {}
+        self._heap: list[tuple[float, str]] = []
+        self.count = 0
+        self.tokens = 0  # known tokens, all of them uncomputed
+
+    def add(self, sequence: Sequence) -> None:
+        tenant = sequence.account.tenant
+        line = self._lines.setdefault(tenant, Line())
+        line.add(sequence)
+        if line.head is sequence:
+            heappush(self._heap, (self._key(line), tenant))
+            if len(self._heap) > 2 * len(self._lines) + 64:  # stale entries of a lane that is not served
+                self._rebuild()
+        self.count += 1
+        self.tokens += len(sequence.known)
+
+    def remove(self, sequence: Sequence) -> None:
+        tenant = sequence.account.tenant
+        line = self._lines[tenant]
+        line.remove(sequence)
+        if not line:
+            del self._lines[tenant]
+        self.count -= 1
+        self.tokens -= len(sequence.known)
+
+    @property
+    def head(self) -> Sequence | None:
+        heap, lines = self._heap, self._lines
+        while heap:
+            key, tenant = heap[0]
+            line = lines.get(tenant)
+            if line is None:
+                heappop(heap)
+                continue
+            now = self._key(line)
+            if now <= key:
+                return line.head
+            heapreplace(heap, (now, tenant))
+        return None
+
+    def tokens_of(self, tenant: str) -> int:
+        """Of one tenant's requests."""
+        line = self._lines.get(tenant)
+        return line.tokens if line else 0
+
+    def set_aging(self, aging: float) -> None:
+        self._aging = aging
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = [(self._key(line), tenant) for tenant, line in self._lines.items()]
+        heapify(self._heap)
+
+    def _key(self, line: Line) -> float:
+        return self.turn(line.head)
+
+    def turn(self, sequence: Sequence) -> float:
+        """Least first."""
+        return sequence.account.served + self._aging * sequence.arrival
+
+
+class WaitingQueue:
+    """Sequences without a slot. Those that have run before wait apart and come first in their lane; very long prompts
+    wait apart too, so that the scheduler can serve them beside the others."""
+
+    def __init__(self, aging: float) -> None:
+        self.all = Line()  # by age
+        self._returning = [Line() for _ in Lane]
+        self._short = [FairQueue(aging) for _ in Lane]
+        self._long = [FairQueue(aging) for _ in Lane]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        """Oldest first."""
+        return iter(self.all)
+
+    @property
+    def oldest(self) -> Sequence:
+        return self.all.head
+
+    def count(self, lane: Lane) -> int:
+        return len(self._returning[lane]) + self._short[lane].count + self._long[lane].count
+
+    def tokens(self, lane: Lane) -> int:
+        """Known tokens of a lane."""
+        return self._returning[lane].tokens + self._short[lane].tokens + self._long[lane].tokens
+
+    def long_tokens(self, lane: Lane) -> int:
+        """Of them, those of long prompts."""
+        return self._long[lane].tokens
+
+    def tokens_of(self, lane: Lane, tenant: str) -> int:
+        """Of one tenant's newcomers."""
+        return self._short[lane].tokens_of(tenant) + self._long[lane].tokens_of(tenant)
+
+    def add(self, sequence: Sequence) -> None:
+        self.all.add(sequence)
+        if sequence.started:
+            self._returning[sequence.lane].add(sequence)
+        else:
+            self._queue(sequence).add(sequence)
+
+    def remove(self, sequence: Sequence) -> None:
+        self.all.remove(sequence)
+        if sequence.started:
+            self._returning[sequence.lane].remove(sequence)
+        else:
+            self._queue(sequence).remove(sequence)
+
+    def turn(self, sequence: Sequence) -> float:
+        """By which sequences of one lane follow each other, least first."""
+        return self._short[sequence.lane].turn(sequence)
+
+    def set_aging(self, aging: float) -> None:
+        """Tokens that a second of waiting weighs."""
+        for queue in (*self._short, *self._long):
+            queue.set_aging(aging)
+
+    def returning(self, lane: Lane) -> Sequence | None:
+        """The next of those that have run before."""
+        line = self._returning[lane]
+        return line.head if line else None
+
+    def newcomer(self, lane: Lane, long: bool) -> Sequence | None:
+        """The next of those that have not."""
+        return (self._long if long else self._short)[lane].head
+
+    def _queue(self, sequence: Sequence) -> FairQueue:
+        return (self._long if sequence.long else self._short)[sequence.lane]

@@ -20,6 +20,7 @@ from headway.core.config import Settings
 log = logging.getLogger(__name__)
 
 READY = "ready"
+RELOAD = "reload"  # command to the engine; the rest of the line is the JSON of the live settings
 ENGINE_DIED = "engine_died"  # command to API workers; the rest of the line says why
 ORPHANED = 3  # exit code
 

@@ -9,7 +9,7 @@ from headway.core.errors import EngineUnavailable, HeadwayError
 from headway.core.events import Load
 from headway.core.request import Cancel, EngineRequest, request_id
 from headway.serving.emission_stream import EmissionStream
-from headway.serving.ipc import Hello, Outbound, Step, Welcome, WorkerSocket
+from headway.serving.ipc import Hello, Outbound, Reconfigure, Reconfigured, SettingsChanged, Step, Welcome, WorkerSocket
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,8 @@ STALE_S = 10.0
 
 
 class EngineLink:
-    """Owns the worker's socket. `on_step` hears each step's `seen` serial, for the gate."""
+    """Owns the worker's socket. `on_step` hears each step's `seen` serial, for the gate; `on_settings` what the engine
+    says of settings."""
 
     def __init__(self, address: str, worker: int, clock: Clock, stream_limit: int) -> None:
         self._address = address
@@ -36,6 +37,7 @@ class EngineLink:
         self.engine: Welcome | None = None  # None: not loaded yet
         self.load: Load | None = None
         self.on_step: Callable[[int], None] = lambda seen: None
+        self.on_settings: Callable[[SettingsChanged | Reconfigured], None] = lambda message: None
 
     def start(self) -> None:
         """Connects; call on the event loop."""
@@ -85,6 +87,14 @@ class EngineLink:
         self._live[id] = stream
         return stream
 
+    def reconfigure(self, token: int, changes: str) -> None:
+        """Asks the engine for other settings. Raises EngineUnavailable."""
+        trouble = self.trouble()
+        if trouble is not None or self._socket is None or self.engine is None:
+            raise EngineUnavailable(trouble or "the model is still loading")
+        if not self._socket.send(Reconfigure(epoch=self.engine.epoch, token=token, changes=changes)):
+            raise EngineUnavailable("the engine does not read its messages")
+
     def _cancel(self, id: int, epoch: int, reason: str) -> None:
         self._live.pop(id, None)
         if self._socket is not None:
@@ -96,6 +106,8 @@ class EngineLink:
             if message.lost:
                 self.fail_live(EngineUnavailable("steps of this request were lost"))
             self.engine = message
+        elif isinstance(message, SettingsChanged | Reconfigured):
+            self.on_settings(message)
         elif self.engine is None or message.message.epoch == self.engine.epoch:
             self._step(message)
 

@@ -16,12 +16,15 @@ from headway.core.request import Cancel, EngineRequest, ToEngine, serial_of, wor
 from headway.core.runner import Runner
 from headway.scheduling.engine import Engine
 from headway.serving.child import Child
-from headway.serving.ipc import EngineSocket, Hello, Step, Welcome, WorkerStalled
+from headway.serving.ipc import EngineSocket, Hello, Outbound, Reconfigure, Step, Welcome, WorkerStalled
 from headway.serving.learned_costs import costs_path, read_costs, write_costs
+from headway.serving.settings_hub import SettingsHub
 
 log = logging.getLogger("headway.serving.engine_process")  # __name__ is __main__ in its process
 
 HEARTBEAT_S = 0.25
+TIDY_S = 10.0  # between two collections of garbage while idle
+MOST_YOUNG = 50_000  # objects that may pile up before Python collects garbage all the same
 LoadRunner = Callable[[], Runner]
 
 
@@ -35,12 +38,15 @@ class EngineLoop:
         self._clock = clock or MonotonicClock()
         self._seen: dict[int, int] = {}  # workers that have said hello -> serial of their newest request
         self._lost: set[int] = set()  # workers that stopped reading
-        self._early: list[ToEngine] = []  # came before the model was loaded
+        self._early: list[tuple[int, ToEngine | Reconfigure]] = []  # came before the model was loaded
         self._engine: Engine | None = None
         self._runner: Runner | None = None
         self._costs_path: Path | None = None
         self._beat = 0.0
+        self._tidied = 0.0
         self._stopping = False
+        self._hub = SettingsHub(settings, epoch, self._send)
+        self.command = self._hub.command  # takes a line from the parent; any thread may call
 
     def stop(self) -> None:
         self._stopping = True
@@ -92,8 +98,8 @@ class EngineLoop:
         self._report()
         for worker in self._seen:
             self._greet(worker)
-        for message in self._early:
-            self._take(message)
+        for worker, message in self._early:
+            self._take(worker, message)
         self._early.clear()
         self._beat = 0.0
         return True
@@ -113,14 +119,28 @@ class EngineLoop:
 
     def _turn(self, engine: Engine) -> None:
         self._receive()
+        self._hub.poll(engine.reconfigure)
         worked = engine.step()
+        self._log_decisions(engine)
         self._heartbeat()
         if worked:
             return
         now = self._clock.now()
+        self._tidy(now)
         wake = engine.next_wake(now)
         due = self._beat + HEARTBEAT_S
         self._socket.poll(max(0.0, min(due, wake if wake is not None else due) - now))
+
+    def _tidy(self, now: float) -> None:
+        """Collects garbage while nobody waits for a step: with ten thousand requests live it takes tens of
+        milliseconds. What a step leaves behind has no cycles, and is freed without it."""
+        if now >= self._tidied + TIDY_S:
+            self._tidied = now
+            gc.collect(1)
+
+    def _log_decisions(self, engine: Engine) -> None:
+        for decision in engine.tuner.take_new():
+            log.info("tuning: %s %g -> %g (%s)", decision.what, decision.old, decision.new, decision.why)
 
     def _receive(self) -> None:
         while (arrived := self._socket.receive()) is not None:
@@ -131,12 +151,15 @@ class EngineLoop:
             elif message.epoch != self._epoch:
                 log.info("dropped a message of epoch %d", message.epoch)
             elif self._engine is None:
-                self._early.append(message)
+                self._early.append((worker, message))
             else:
-                self._take(message)
+                self._take(worker, message)
 
-    def _take(self, message: ToEngine) -> None:
+    def _take(self, worker: int, message: ToEngine | Reconfigure) -> None:
         assert self._engine is not None
+        if isinstance(message, Reconfigure):
+            self._hub.answer(worker, message, self._engine.reconfigure)
+            return
         self._engine.submit(message)
         if isinstance(message, EngineRequest):
             self._seen[worker_of(message.id)] = serial_of(message.id)
@@ -158,6 +181,7 @@ class EngineLoop:
         with suppress(WorkerStalled):  # it will say hello again
             self._socket.send(worker, welcome)
             self._lost.discard(worker)
+            self._hub.greet(worker)
 
     def _heartbeat(self) -> None:
         """The load to everybody at least so often, whether there are steps or not."""
@@ -167,10 +191,21 @@ class EngineLoop:
         self._beat = now
         for worker in self._seen:
             self._send_load(worker)
+        self._hub.tell(list(self._seen))
 
     def _send_load(self, worker: int) -> None:
         load = self._engine.load() if self._engine is not None else _not_ready(self._clock.now())
         self._publish(worker, StepMessage(epoch=self._epoch, emissions=[], load=load))
+
+    def _send(self, worker: int, message: Outbound) -> bool:
+        """For the hub."""
+        if worker in self._lost:
+            return False
+        try:
+            self._socket.send(worker, message)
+        except WorkerStalled:
+            return False
+        return True
 
     def _publish(self, worker: int, message: StepMessage) -> None:
         if worker in self._lost:
@@ -210,7 +245,9 @@ def main(load_runner: Callable[[Settings], Runner] | None = None) -> None:
     settings = child.spec.settings
     loop = EngineLoop(EngineSocket(child.spec.address), settings, child.spec.epoch)
     signal.signal(signal.SIGTERM, lambda *_: loop.stop())
+    child.on_command(loop.command)
     load = load_runner or _load
+    gc.set_threshold(MOST_YOUNG, 50, 1000)
     try:
         loop.run(lambda: load(settings), child.ready)
     except HeadwayError as error:

@@ -5,6 +5,7 @@ import contextlib
 from array import array
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from headway.core.clock import Clock, MonotonicClock
 from headway.core.config import Settings
@@ -19,13 +20,13 @@ from headway.serving.emission_stream import EmissionStream
 from headway.serving.engine_link import EngineLink
 from headway.serving.gate import Gate, Ticket
 from headway.serving.generation import Generation
+from headway.serving.live_settings import LiveSettings
 from headway.serving.prompts import PromptEncoder
 from headway.serving.request import Prompt, Request
 from headway.serving.resolve import check_ids, resolve_sampling
 from headway.serving.text_pool import TextPool
 from headway.serving.text_stream import TextStream
 
-CHARS_PER_TOKEN = 4  # for the gate's estimate before tokenising
 MOST_TOKENIZING = 32 << 20  # characters that may wait for `tokenize`, beside a first text of any length
 TOKENIZING_RETRY_S = 2.0  # tokenising does about 1 MB/s
 
@@ -48,6 +49,7 @@ class Frontend:
         self.metrics = metrics or Metrics()
         self._link = EngineLink(address, worker, self._clock, settings.server.stream_buffer)
         self._gate = Gate(self._link, settings)
+        self._settings = LiveSettings(self._link, settings, self._gate.reconfigure)
         self._pool = TextPool(PromptEncoder(text))
         self._live = 0
         self._tokenizing = 0  # characters
@@ -86,6 +88,17 @@ class Frontend:
         """Why a request would be turned away with 503, or None while the server is ready."""
         return "the server is shutting down" if self._gate.draining else self._link.trouble()
 
+    # Settings.
+
+    @property
+    def settings(self) -> Settings:
+        """As they are now; a request reads them once."""
+        return self._settings.current
+
+    async def change_settings(self, changes: dict[str, Any]) -> Settings:
+        """Has the engine take over `changes`; see `LiveSettings.change`."""
+        return await self._settings.change(changes)
+
     # Generation.
 
     def generate(self, request: Request) -> Generation:
@@ -94,7 +107,7 @@ class Frontend:
         Raises Overloaded and EngineUnavailable at once. Use the result with `async with`.
         """
         try:
-            ticket = self._gate.admit(request.prompt.size // CHARS_PER_TOKEN, self.now() - request.arrival)
+            ticket = self._gate.admit(request)
         except HeadwayError as error:
             self.metrics.finished("unavailable" if isinstance(error, EngineUnavailable) else "refused", 0, 0)
             raise
@@ -108,12 +121,15 @@ class Frontend:
     async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
         """For Generation: tokenises."""
         prompt = await self._pool.encode(request.prompt)
-        return prompt, resolve_sampling(request, prompt, self.context, self._text.vocab_size)
+        sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
+        least = sampling.max_tokens if sampling.ignore_eos and not request.stop else sampling.min_tokens
+        self._gate.check_possible(request, len(prompt), 1 if request.truncate else least)
+        return prompt, sampling
 
     def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
         """For Generation: gives it to the engine."""
         serial = self._link.next_serial()
-        stream = self._link.open(serial, partial(_engine_request, request, prompt, sampling))
+        stream = self._link.open(serial, partial(_engine_request, request, ticket.booked, prompt, sampling))
         self._gate.sent(ticket, serial, len(prompt))
         return stream
 
@@ -167,7 +183,9 @@ class Frontend:
         self._link.shut(EngineUnavailable(f"the engine has stopped: {why}"))
 
 
-def _engine_request(request: Request, prompt: "array[int]", sampling: Sampling, id: int, epoch: int) -> EngineRequest:
+def _engine_request(
+    request: Request, booked: bool, prompt: "array[int]", sampling: Sampling, id: int, epoch: int
+) -> EngineRequest:
     return EngineRequest(
         id=id,
         epoch=epoch,
@@ -175,6 +193,11 @@ def _engine_request(request: Request, prompt: "array[int]", sampling: Sampling, 
         sampling=sampling,
         arrival=request.arrival,
         deadline=request.deadline,
+        truncate=request.truncate,
+        lane=request.lane,
+        tenant=request.tenant,
+        weight=request.weight,
+        booked=booked,
         salt=request.salt,
     )
 

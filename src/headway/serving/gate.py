@@ -1,25 +1,34 @@
 """Refuses early, from the newest load snapshot and what this worker has sent since, before anything is tokenised."""
 
 from collections import deque
+from hashlib import blake2b
+
+import msgspec
 
 from headway.core.config import Settings
-from headway.core.errors import EngineUnavailable, Overloaded
+from headway.core.errors import EngineUnavailable, Overloaded, PromiseImpossible
 from headway.core.events import Load
-from headway.scheduling.outlook import Newcomer, wait_needed
+from headway.core.lane import Lane
+from headway.scheduling.outlook import Newcomer, find_share, unloaded_s, wait_needed
 from headway.serving.bookings import Bookings
 from headway.serving.engine_link import EngineLink
+from headway.serving.request import Request
 
 LOADING_RETRY_S = 2.0
 DRAIN_RETRY_S = 5.0  # time for another server, or the next start of this one, to take over
+CHARS_PER_TOKEN = 4  # for the estimate before tokenising
+UNKNOWN_END_S = 1.0  # until a stream ends, before any has
 
 
 class Ticket:
     """One admitted request until the engine's load counts it."""
 
-    __slots__ = ("released", "serial", "tokens")
+    __slots__ = ("booked", "lane", "released", "serial", "tokens")
 
-    def __init__(self, tokens: int) -> None:
+    def __init__(self, tokens: int, lane: Lane, booked: bool) -> None:
         self.tokens = tokens
+        self.lane = lane
+        self.booked = booked  # it came back when it was told to
         self.serial = 0
         self.released = False
 
@@ -29,60 +38,105 @@ class Gate:
 
     def __init__(self, link: EngineLink, settings: Settings) -> None:
         self._link = link
+        self._bookings = Bookings(link.now)
+        self._sent: deque[Ticket] = deque()  # by serial
+        self._unseen = [0 for _ in Lane]
+        self._unseen_tokens = [0 for _ in Lane]
+        self.draining = False
+        link.on_step = self.reflect
+        self.reconfigure(settings)
+
+    def reconfigure(self, settings: Settings) -> None:
+        """From now on these hold."""
         self._queue = settings.queue
         self._batching = settings.batching
         self._promise = settings.promise
-        self._bookings = Bookings(link.now)
-        self._sent: deque[Ticket] = deque()  # by serial
-        self._unseen = 0
-        self._unseen_tokens = 0
-        self.draining = False
-        link.on_step = self.reflect
+        self._long_prompt = settings.lanes.long_prompt_tokens
+        self._workers = settings.server.api_workers
 
-    def admit(self, tokens: int, waited_s: float = 0.0) -> Ticket:
-        """Lets a request of about `tokens` prompt tokens in, that came `waited_s` ago. Raises EngineUnavailable or
-        Overloaded."""
+    def admit(self, request: Request) -> Ticket:
+        """Lets it in. Raises EngineUnavailable or Overloaded."""
         if self.draining:
             raise EngineUnavailable("the server is shutting down", retry_after_s=DRAIN_RETRY_S, code="shutting_down")
         trouble = self._link.trouble()
         load = self._link.load
         if trouble is not None or load is None:
             raise EngineUnavailable(trouble or "the model is still loading", retry_after_s=LOADING_RETRY_S)
-        waiting = load.waiting + self._unseen
-        room = self._room(load)
+        tokens = request.prompt.size // CHARS_PER_TOKEN
+        self._check_queue(load, request.lane, tokens)
+        booked = self._bookings.redeem(_content(request)) if self._bookings.any else False
+        self._check_time(load, request, tokens, booked)
+        ticket = Ticket(tokens, request.lane, booked)
+        self._count(ticket, 1)
+        return ticket
+
+    def check_possible(self, request: Request, tokens: int, least_output: int) -> None:
+        """With the true number of prompt tokens. Raises PromiseImpossible if even an idle server could not make the
+        request's deadline: its prompt, and the `least_output` tokens that it cannot do without."""
+        load = self._link.load
+        if request.deadline is None or load is None or load.outlook is None:
+            return
+        needed, given = unloaded_s(load.outlook, tokens, least_output), request.deadline - request.arrival
+        if needed > given:
+            raise PromiseImpossible(
+                f"the request must end within {given:g} s, but takes about {needed:.2g} s even on an idle server"
+                f" ({tokens} prompt tokens): allow more time, or send less",
+                param="timeout",
+            )
+
+    def _check_queue(self, load: Load, lane: Lane, tokens: int) -> None:
+        """The queue's bounds hold for what is before a newcomer: its lane, and the lanes before that."""
+        lanes = load.lanes[: lane + 1]
+        waiting = sum([entry.waiting for entry in lanes]) + sum(self._unseen[: lane + 1])
+        room = self._room(load, lane)
         if waiting >= self._queue.max_requests + room:
             raise Overloaded(
                 f"the queue is full: {waiting} requests wait, {self._queue.max_requests} may",
                 retry_after_s=load.predicted_wait_s,
             )
-        queued = load.waiting_tokens + self._unseen_tokens
+        queued = sum([entry.tokens for entry in lanes]) + sum(self._unseen_tokens[: lane + 1])
         if (waiting or not room) and queued + tokens > self._queue.max_tokens:
             raise Overloaded(
                 f"the queue is full: {queued} prompt tokens wait, {self._queue.max_tokens} may",
                 retry_after_s=load.predicted_wait_s,
             )
-        if load.outlook is not None:
-            newcomer = Newcomer(tokens, waited_s, self._unseen, self._unseen_tokens)
-            if (wait := wait_needed(load.outlook, self._promise, newcomer)) > 0:
-                raise Overloaded(
-                    "the promise (time to first token, time between tokens) could not be kept for it now",
-                    retry_after_s=self._bookings.book(wait, load.outlook.end_s),
-                )
-        ticket = Ticket(tokens)
-        self._unseen += 1
-        self._unseen_tokens += tokens
-        return ticket
 
-    def _room(self, load: Load) -> int:
+    def _check_time(self, load: Load, request: Request, tokens: int, booked: bool) -> None:
+        outlook, now = load.outlook, self._link.now()
+        if outlook is None:
+            return
+        newcomer = Newcomer(
+            tokens,
+            now - request.arrival,
+            lane=request.lane,
+            tenant=request.tenant,
+            long=tokens > self._long_prompt,
+            left_s=None if request.deadline is None else request.deadline - now,
+            unseen=sum(self._unseen[: request.lane + 1]) + (0 if booked else self._bookings.due()),
+            unseen_tokens=sum(self._unseen_tokens[: request.lane + 1]),
+            booked=booked,
+        )
+        if outlook.shares and find_share(outlook, newcomer) is None:
+            return  # a tenant that the engine has not heard of for a while may have seats kept for it: it knows
+        wait = wait_needed(outlook, self._promise, newcomer)
+        if wait > 0:
+            seat = (outlook.end_s or UNKNOWN_END_S) * self._workers
+            raise Overloaded(
+                "the promise (time to first token, time between tokens, deadline) could not be kept for it now",
+                retry_after_s=self._bookings.book(_content(request), wait, seat),
+            )
+
+    def _room(self, load: Load, lane: Lane) -> int:
         """Requests that would be planned at the next step rather than wait."""
         capacity = self._link.engine.capacity if self._link.engine else 0
         if self._batching.policy == "continuous":
-            return max(0, capacity - load.running)
+            ahead = load.running if lane is Lane.FLEX else sum([entry.running for entry in load.lanes[: Lane.FLEX]])
+            return max(0, capacity - ahead)
         return 0 if load.running else min(self._batching.max_batch, capacity)
 
     def sent(self, ticket: Ticket, serial: int, tokens: int) -> None:
         """The request has gone to the engine, with its true number of tokens."""
-        self._unseen_tokens += tokens - ticket.tokens
+        self._unseen_tokens[ticket.lane] += tokens - ticket.tokens
         ticket.tokens = tokens
         ticket.serial = serial
         self._sent.append(ticket)
@@ -91,10 +145,19 @@ class Gate:
         """The request is counted by the engine, or was never sent."""
         if not ticket.released:
             ticket.released = True
-            self._unseen -= 1
-            self._unseen_tokens -= ticket.tokens
+            self._count(ticket, -1)
+
+    def _count(self, ticket: Ticket, sign: int) -> None:
+        self._unseen[ticket.lane] += sign
+        self._unseen_tokens[ticket.lane] += sign * ticket.tokens
 
     def reflect(self, seen: int) -> None:
         """A new load has come, which counts this worker's requests up to serial `seen`."""
         while self._sent and self._sent[0].serial <= seen:
             self.release(self._sent.popleft())
+
+
+def _content(request: Request) -> bytes:
+    """What a client sends again when it comes back."""
+    prompt = msgspec.msgpack.encode(request.prompt)
+    return blake2b(prompt + request.tenant.encode(), digest_size=16).digest()

@@ -45,8 +45,32 @@ class Step(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     message: StepMessage
 
 
-Inbound = EngineRequest | Cancel | Hello
-Outbound = Welcome | Step
+class Reconfigure(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="reconfigure"):
+    """A worker asks for other settings; the answer is a Reconfigured with the same token."""
+
+    epoch: int
+    token: int
+    changes: str  # JSON of what `with_changes` takes
+
+
+class Reconfigured(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="reconfigured"):
+    """The engine's answer; where it took the changes, the worker's SettingsChanged has gone before."""
+
+    token: int
+    problem: str | None = None  # None: taken
+    param: str | None = None  # the wrong entry
+
+
+class SettingsChanged(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="settings"):
+    """The live settings, whole: to every worker when they change and after each Welcome."""
+
+    epoch: int
+    version: int  # counts the changes of this engine's life
+    settings: str  # JSON of the live sections
+
+
+Inbound = EngineRequest | Cancel | Hello | Reconfigure
+Outbound = Welcome | Step | SettingsChanged | Reconfigured
 
 
 class WorkerStalled(Exception):
@@ -107,7 +131,7 @@ class EngineSocket:
 
 
 def _check(worker: int, message: Inbound) -> None:
-    if isinstance(message, Hello):
+    if isinstance(message, Hello | Reconfigure):
         return
     if worker_of(message.id) != worker:
         raise ValueError(f"request {message.id} is not worker {worker}'s")

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from headway.model.source import cache_folder
-from headway.scheduling.cost_model import PRIOR_S, CostModel
+from headway.scheduling.cost_model import NAMES, CostModel
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +24,14 @@ def costs_path(fingerprint: str, threads: int) -> Path:
 def read_costs(path: Path) -> CostModel:
     """A fresh model where there is no file, or none of use."""
     try:
-        coefficients = json.loads(path.read_text())["coefficients"]
+        seconds = json.loads(path.read_text())["seconds"]
+        coefficients = [seconds[name] for name in NAMES]
     except FileNotFoundError:
         return CostModel()
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("%s cannot be read (%s): step times are learned anew", path, error)
         return CostModel()
-    usable = isinstance(coefficients, list) and len(coefficients) == len(PRIOR_S)
-    if not usable or not all(isinstance(c, float) and 0 <= c < 1e3 for c in coefficients):
+    if not all(isinstance(c, float) and 0 <= c < 1e3 for c in coefficients):
         log.warning("%s holds no costs: step times are learned anew", path)
         return CostModel()
     return CostModel(tuple(coefficients))
@@ -44,7 +44,9 @@ def write_costs(path: Path, costs: CostModel) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps({"coefficients": list(costs.coefficients), "steps": costs.observed}))
+        part.write_text(
+            json.dumps({"seconds": dict(zip(NAMES, costs.coefficients, strict=True)), "steps": costs.observed})
+        )
         part.replace(path)
     except OSError as error:
         log.warning("what was learned of step times is not kept: %s", error)

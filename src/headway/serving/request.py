@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from headway.core.lane import Lane
 from headway.core.sampling import Sampling
 
 
@@ -64,4 +65,8 @@ class Request:
     seed: int | None = None  # None: random
     stop: tuple[str, ...] = ()
     deadline: float | None = None  # Clock seconds
+    truncate: bool = False  # at the deadline: an end with what there is, not an error
+    lane: Lane = Lane.DEFAULT
+    tenant: str = ""
+    weight: float = 1.0  # of the tenant
     salt: bytes = b""

@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from headway.core.config import Settings
+from headway.core.config import LIVE, Settings, problems
+from headway.core.live_settings import differences, live_json
 from headway.serving.address import engine_address
-from headway.serving.child import ENGINE_DIED, READY, ProcessSpec
+from headway.serving.child import ENGINE_DIED, READY, RELOAD, ProcessSpec
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 2048
+HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
 ECHO_S = 0.3  # `timeout` and shells signal a process and its group: the same signal, told twice
 EXIT_GRACE_S = 5.0  # beyond the drain time, before a child is killed
 
@@ -43,7 +45,12 @@ class Signalled:
     number: int
 
 
-Happening = Ready | Exited | Signalled
+@dataclass(frozen=True, slots=True)
+class ReloadAsked:
+    pass
+
+
+Happening = Ready | Exited | Signalled | ReloadAsked
 
 
 class Process:
@@ -52,14 +59,15 @@ class Process:
     def __init__(self, name: str, module: str, spec: ProcessSpec, happenings: "queue.SimpleQueue[Happening]") -> None:
         self.name = name
         self._happenings = happenings
-        self._popen = subprocess.Popen(
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=[spec.listen_fd] if spec.listen_fd >= 0 else [],
-            process_group=0,  # Ctrl-C is for the parent, which passes it on in its own way
-        )
+        with _no_hangup():
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                pass_fds=[spec.listen_fd] if spec.listen_fd >= 0 else [],
+                process_group=0,  # Ctrl-C is for the parent, which passes it on in its own way
+            )
         self.alive = True
         self.command(spec.to_json())
         threading.Thread(target=self._watch, name=name, daemon=True).start()
@@ -89,8 +97,18 @@ class Process:
 class Supervisor:
     """`run` serves until a signal or a death, and returns the exit code."""
 
-    def __init__(self, settings: Settings, *, engine_module: str, api_module: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        engine_module: str,
+        api_module: str,
+        reload: Callable[[], Settings] | None = None,
+    ) -> None:
+        """`reload` reads the settings again, for SIGHUP; raises what `load_settings` raises."""
         self._settings = settings
+        self._reload_settings = reload
+        self._reload_due = False
         self._engine_module = engine_module
         self._api_module = api_module
         self._happenings: queue.SimpleQueue[Happening] = queue.SimpleQueue()
@@ -132,7 +150,12 @@ class Supervisor:
         def handle(number: int, frame: object) -> None:
             self._happenings.put(Signalled(number))
 
+        def reload(number: int, frame: object) -> None:
+            self._happenings.put(ReloadAsked())
+
         before = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
+        if HANGUP is not None:
+            before[HANGUP] = signal.signal(HANGUP, reload)
         try:
             yield
         finally:
@@ -160,9 +183,30 @@ class Supervisor:
         return True
 
     def _serve(self) -> None:
-        while not self._ends(self._next()):
-            pass
+        happening = None
+        while not self._ends(happening):
+            if self._reload_due:
+                self._reload_due = False
+                self._reload()
+            happening = self._next()
         self._shut_down()
+
+    def _reload(self) -> None:
+        """Reads the settings again and hands the live ones to the engine, which tells the workers."""
+        if self._reload_settings is None:
+            log.warning("SIGHUP: this server has no settings to read again")
+            return
+        try:
+            settings = self._reload_settings()
+        except Exception as error:  # whatever it is, the server goes on as it was
+            for line in problems(error):
+                log.error("SIGHUP: settings not changed: %s", line)
+            return
+        for name, change in differences(self._settings, settings).items():
+            if name.split(".")[0] not in LIVE:
+                log.warning("SIGHUP: %s needs a restart (%s)", name, change)
+        assert self._engine is not None
+        self._engine.command(f"{RELOAD} {live_json(settings)}")
 
     def _next(self, end: float | None = None) -> Happening | None:
         """The next thing that happens; None once `end` has passed."""
@@ -174,6 +218,8 @@ class Supervisor:
             self._ready.add(happening.process)
         elif isinstance(happening, Exited):
             happening.process.alive = False
+        elif isinstance(happening, ReloadAsked):
+            self._reload_due = True  # during start-up: as soon as the server is ready
         return happening
 
     def _ends(self, happening: Happening | None) -> bool:
@@ -211,6 +257,20 @@ class Supervisor:
     def _kill(self) -> None:
         for process in self._children:
             process.signal(signal.SIGKILL)
+
+
+@contextmanager
+def _no_hangup() -> Iterator[None]:
+    """Children that start inside never see SIGHUP: whoever sends it to all of a service means a reload, which is the
+    parent's to do, and its default is death."""
+    if HANGUP is None:
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {HANGUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def listen(host: str, port: int) -> socket.socket:

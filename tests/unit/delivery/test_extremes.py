@@ -12,6 +12,7 @@ from headway import _native
 from headway.core.config import LimitSettings
 from headway.core.request import EngineRequest
 from headway.core.sampling import Sampling
+from headway.delivery.caller import ANYBODY
 from headway.delivery.openai_request import chat_request, completion_requests
 from headway.delivery.routes.generate import GenerateQuery
 from headway.delivery.schemas import ChatRequest, CompletionRequest
@@ -62,14 +63,14 @@ def test_chat(name: str, value: float) -> None:
     more = {"max_tokens": {"min_tokens": 0}, "top_logprobs": {"logprobs": True}}.get(name, {})
     body = {"messages": [{"role": "user", "content": "x"}], name: value, **more}
     read = ChatRequest.model_validate_json(json.dumps(body))
-    is_taken_by_the_engine(chat_request(read, LimitSettings(), Timing(0.0)))
+    is_taken_by_the_engine(chat_request(read, LimitSettings(), Timing(0.0), ANYBODY))
 
 
 @pytest.mark.parametrize(("name", "value"), cases(CompletionRequest))
 def test_completion(name: str, value: float) -> None:
     body: dict[str, Any] = {"prompt": "x", "max_tokens": 2**31 - 1, name: value}
     read = CompletionRequest.model_validate_json(json.dumps(body))
-    is_taken_by_the_engine(completion_requests(read, LimitSettings(), Timing(0.0))[0])
+    is_taken_by_the_engine(completion_requests(read, LimitSettings(), Timing(0.0), ANYBODY)[0])
 
 
 @pytest.mark.parametrize(("name", "value"), cases(GenerateQuery))
@@ -81,4 +82,4 @@ def test_generate(name: str, value: float) -> None:
 def test_bias_at_both_ends() -> None:
     body = {"prompt": "x", "logit_bias": {"0": -100, str(VOCAB - 1): 100}}
     read = CompletionRequest.model_validate_json(json.dumps(body))
-    is_taken_by_the_engine(completion_requests(read, LimitSettings(), Timing(0.0))[0])
+    is_taken_by_the_engine(completion_requests(read, LimitSettings(), Timing(0.0), ANYBODY)[0])

@@ -35,6 +35,12 @@ def test_retry_headers() -> None:
     assert "x-should-retry" not in error_response(errors.RequestFailed("m")).headers
 
 
+def test_what_waiting_cannot_mend_is_not_to_be_retried() -> None:
+    response = error_response(errors.PromiseImpossible("m"))
+    assert (response.status_code, response.headers["x-should-retry"]) == (400, "false")
+    assert json.loads(bytes(response.body))["error"]["code"] == "promise_impossible"
+
+
 def test_param() -> None:
     body = error_body(errors.InvalidRequest("m", param="temperature"))
     assert json.loads(body)["error"] == {

@@ -18,6 +18,13 @@ def scheduler(info: RunnerInfo | None = None, **settings: Any) -> Scheduler:
     return Scheduler(info or default_info(block_size=4), make_settings(**settings), CostModel())
 
 
+def expect_short_answers(made: Scheduler) -> Scheduler:
+    """It believes that answers are one token long, and lets in too many."""
+    for _ in range(256):
+        made.planner.forecast.observe(1)
+    return made
+
+
 def commit(made: Scheduler, plan: Plan, token: int = 7, error: str | None = None) -> list[Emission]:
     sampled = [Sampled(token, error=error) if work.sample else None for work in plan.batch.work]
     emissions = [emission for _, emission in made.commit(plan, StepResult(sampled, 0.0))]
@@ -68,7 +75,7 @@ def test_a_plan_must_be_committed() -> None:
 
 
 def test_a_newcomer_leaves_a_block_for_each_that_runs() -> None:
-    made = scheduler(default_info(block_size=4, blocks=4), prefix_cache=False)
+    made = expect_short_answers(scheduler(default_info(block_size=4, blocks=4), prefix_cache=False))
     for serial, length in enumerate([7, 3, 1]):
         made.add(make_request(serial, [5] * length))
     assert parts(made.plan(0.0)) == [(0, 0, 7, True), (1, 0, 3, True)]
@@ -76,7 +83,7 @@ def test_a_newcomer_leaves_a_block_for_each_that_runs() -> None:
 
 
 def test_the_youngest_is_preempted_and_comes_back_as_it_was() -> None:
-    made = scheduler(default_info(block_size=4, blocks=5), prefix_cache=False)
+    made = expect_short_answers(scheduler(default_info(block_size=4, blocks=5), prefix_cache=False))
     for serial in (1, 2):
         made.add(make_request(serial, [serial] * 7, max_tokens=5))
     for token in (50, 51):

@@ -10,7 +10,19 @@ from headway.core.request import Cancel, EngineRequest, request_id
 from headway.core.sampling import Sampling
 from headway.serving import ipc
 from headway.serving.address import engine_address
-from headway.serving.ipc import EngineSocket, Hello, Inbound, Outbound, Step, Welcome, WorkerSocket, WorkerStalled
+from headway.serving.ipc import (
+    EngineSocket,
+    Hello,
+    Inbound,
+    Outbound,
+    Reconfigure,
+    Reconfigured,
+    SettingsChanged,
+    Step,
+    Welcome,
+    WorkerSocket,
+    WorkerStalled,
+)
 
 LOAD = Load(
     time=1.0, ready=True, waiting=0, waiting_tokens=0, running=0, free_blocks=1, total_blocks=1, predicted_wait_s=0.0
@@ -33,7 +45,12 @@ def test_there_and_back() -> None:
     async def scenario(address: str, engine: EngineSocket) -> None:
         inbox: list[Outbound] = []
         worker = WorkerSocket(address, 3, inbox.append)
-        sent: list[Inbound] = [Hello(3), request(3, 1), Cancel(id=request_id(3, 1), epoch=1, reason="disconnect")]
+        sent: list[Inbound] = [
+            Hello(3),
+            request(3, 1),
+            Cancel(id=request_id(3, 1), epoch=1, reason="disconnect"),
+            Reconfigure(epoch=1, token=1, changes="{}"),
+        ]
         for message in sent:
             assert worker.send(message)
         assert [receive(engine) for _ in sent] == [(3, message) for message in sent]
@@ -41,6 +58,8 @@ def test_there_and_back() -> None:
         emission = Emission(id=5, tokens=[1, 2], started=True)
         answers: list[Outbound] = [
             Welcome(epoch=1, fingerprint="f", context=9, capacity=2, vocab_size=5),
+            SettingsChanged(epoch=1, version=2, settings="{}"),
+            Reconfigured(token=1, problem="p", param="q"),
             *[Step(i, StepMessage(epoch=1, emissions=[emission], load=LOAD)) for i in range(200)],
         ]
         for answer in answers:

@@ -5,6 +5,7 @@ from starlette.responses import Response
 
 from headway.core.config import Settings
 from headway.delivery.body import read_body
+from headway.delivery.caller import caller_of
 from headway.delivery.deadline import timing_of
 from headway.delivery.openai_chat import ChatStream, ChatWhole
 from headway.delivery.openai_format import Head
@@ -24,10 +25,12 @@ def chat_router(frontend: Frontend, settings: Settings) -> APIRouter:
         body = await read_body(request, ChatRequest, settings.server.max_body_bytes)
         check_model(body.model, frontend.model_name)
         usage = usage_options(body)
-        timing = timing_of(request, settings.promise, body.timeout)
-        generation = frontend.generate(chat_request(body, settings.limits, timing))
+        live = frontend.settings
+        timing = timing_of(request, live.promise, body.timeout)
+        asked = chat_request(body, live.limits, timing, caller_of(request))
+        generation = frontend.generate(asked)
         kind = "chat.completion.chunk" if body.stream else "chat.completion"
-        head = Head("chatcmpl", kind, frontend.model_name, frontend.fingerprint)
+        head = Head("chatcmpl", kind, frontend.model_name, frontend.fingerprint, asked.lane.label)
         if body.stream:
             return StreamReply([generation], ChatStream(head, 1, usage, frontend.token_text), settings.server)
         return WholeReply([generation], ChatWhole(head, 1, frontend.token_text))

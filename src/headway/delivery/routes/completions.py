@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from headway.core.config import Settings
 from headway.delivery.body import read_body
+from headway.delivery.caller import caller_of
 from headway.delivery.deadline import timing_of
 from headway.delivery.openai_completions import CompletionStream, CompletionWhole
 from headway.delivery.openai_format import Head
@@ -32,8 +33,10 @@ def completions_router(frontend: Frontend, settings: Settings) -> APIRouter:
         body = await read_body(request, CompletionRequest, settings.server.max_body_bytes)
         check_model(body.model, frontend.model_name)
         usage = usage_options(body)
-        timing = timing_of(request, settings.promise, body.timeout)
-        generations = start_all(frontend, completion_requests(body, settings.limits, timing))
+        live = frontend.settings
+        timing = timing_of(request, live.promise, body.timeout)
+        asked = completion_requests(body, live.limits, timing, caller_of(request))
+        generations = start_all(frontend, asked)
         choices = len(generations)
         head = Head("cmpl", "text_completion", frontend.model_name, frontend.fingerprint)
         if body.stream:

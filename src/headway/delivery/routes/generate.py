@@ -9,12 +9,13 @@ from starlette.responses import Response
 from headway.core.config import Settings
 from headway.core.errors import HeadwayError, InvalidRequest
 from headway.core.sampling import Sampling
+from headway.delivery.caller import caller_of
 from headway.delivery.deadline import timing_of
 from headway.delivery.http_errors import error_body
 from headway.delivery.openai_format import DONE, encode
 from headway.delivery.openai_request import SEED_MASK
 from headway.delivery.reply import StreamReply
-from headway.delivery.schemas import MOST
+from headway.delivery.schemas import MOST, OnTimeout, ServiceTier, User
 from headway.serving.frontend import Frontend
 from headway.serving.request import Request as GenerationRequest
 from headway.serving.request import TextPrompt
@@ -31,6 +32,9 @@ class GenerateQuery(BaseModel):
     top_p: float = Field(1.0, gt=0, le=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**64)
     stop: str | None = Field(None, min_length=1, max_length=256)
+    service_tier: ServiceTier = None
+    user: User = None
+    on_timeout: OnTimeout = None
 
 
 class PlainText:
@@ -78,7 +82,8 @@ def generate_router(frontend: Frontend, settings: Settings) -> APIRouter:
         """Continues a text, as server-sent events; as plain text with `Accept: text/plain`."""
         _no_name_twice([name for name, _ in request.query_params.multi_items()])
         sampling = Sampling(max_tokens=0, temperature=query.temperature, top_k=query.top_k, top_p=query.top_p)
-        timing = timing_of(request, settings.promise)
+        timing = timing_of(request, frontend.settings.promise)
+        caller = caller_of(request)
         generation = frontend.generate(
             GenerationRequest(
                 prompt=TextPrompt(query.prompt),
@@ -88,6 +93,10 @@ def generate_router(frontend: Frontend, settings: Settings) -> APIRouter:
                 max_tokens=query.max_tokens,
                 seed=None if query.seed is None else query.seed & SEED_MASK,
                 stop=() if query.stop is None else (query.stop,),
+                truncate=query.on_timeout == "truncate",
+                lane=caller.lane_for(query.service_tier),
+                tenant=caller.tenant_for(query.user),
+                weight=caller.weight,
             )
         )
         plain = "text/plain" in request.headers.get("accept", "")

@@ -1,0 +1,45 @@
+"""Who sends a request, and what that allows."""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from starlette.requests import Request
+
+from headway.core.lane import LANES, Lane
+
+CALLER = "headway.caller"  # key in the ASGI scope
+LONGEST_TENANT = 64  # characters, as for the tenants of keys
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a request's API key says, or that it needs none."""
+
+    tenant: str | None  # None: the server is open, and the body's `user` says who shares with whom
+    lane: Lane = Lane.DEFAULT  # of a request that asks for none
+    ceiling: Lane = Lane.PRIORITY  # the highest a request may ask for
+    weight: float = 1.0
+
+    def lane_for(self, tier: str | None) -> Lane:
+        """The lane of a request with this `service_tier`."""
+        if tier is None or tier == "auto":
+            return self.lane
+        return max(LANES[tier], self.ceiling)  # of two lanes the greater is the lower
+
+    def tenant_for(self, user: str | None) -> str:
+        """The tenant of a request with this `user`."""
+        if self.tenant is not None:
+            return self.tenant
+        if user is None or len(user) <= LONGEST_TENANT:
+            return user or ""
+        return blake2b(user.encode(), digest_size=16).hexdigest()  # two long ones that begin alike are still two
+
+
+ANYBODY = Caller(None)  # on a server without keys
+OPERATOR = Caller("")  # with server.api_key
+
+
+def caller_of(request: Request) -> Caller:
+    """The caller that `auth` found; only for routes that it guards."""
+    caller: Caller = request.scope[CALLER]
+    return caller

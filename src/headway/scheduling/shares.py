@@ -1,0 +1,65 @@
+"""How many of the free seats are for whom, when several tenants or lanes want them."""
+
+from collections.abc import Mapping, Sequence
+from heapq import nlargest
+from math import ceil
+
+from headway.core.events import Outlook, Share
+from headway.core.lane import Lane
+from headway.scheduling.ledger import Account, Ledger
+from headway.scheduling.waiting import WaitingQueue
+
+MOST_SHARES = 16  # tenants told apart in an outlook: it is made at every step, from every pair of them
+SPARE = 1.25  # what is kept free for a tenant, relative to the most it wanted at once
+LEAST_LEFT = 0.25  # of all seats, what lanes before its own never keep from a lane
+
+
+def seats_for(account: Account, accounts: Sequence[Account], outlook: Outlook, now: float) -> tuple[int, bool]:
+    """Seats that a request of `account` may take, and whether it has less than its share beside others; `accounts` are
+    all active interactive ones.
+
+    Who has less than its weighted share of all seats may take any, the last ones too, but for those that lanes before
+    its own are likely to want soon. Who has more leaves to the others what they are likely to want, up to their shares.
+    """
+    lane = account.lane
+    rivals = [a for a in accounts if a is not account and a.lane <= lane]
+    if not rivals:
+        return outlook.seats, False
+    total = outlook.seats + sum([a.live for a in accounts])
+    weight = account.weight
+    peers = [a for a in rivals if a.lane is lane]
+    weights = weight + sum([a.weight for a in peers])
+    over = account.live >= total * weight / weights
+    above = sum([_missing(a, total, now) for a in rivals if a.lane < lane])
+    kept = min(above, int(total * (1.0 - LEAST_LEFT)))
+    if over:
+        kept += sum([_missing(a, total * a.weight / weights, now) for a in peers])
+    modest = bool(peers) and not over
+    return max(0, (outlook.last_seats if modest else outlook.seats) - kept), modest
+
+
+def _missing(account: Account, most: float, now: float) -> int:
+    """Seats that it does not have but is likely to want, up to `most` in all."""
+    return max(0, ceil(min(most, SPARE * account.demand(now))) - account.live)
+
+
+def shares_of(
+    ledger: Ledger, waiting: WaitingQueue, begun: Mapping[Account, int], outlook: Outlook, now: float
+) -> list[Share]:
+    """The outlook of each active interactive tenant, of at most MOST_SHARES, the busiest. `begun`: tokens left of
+    prompts under way."""
+    accounts = [a for a in ledger.active(now) if a.lane is not Lane.FLEX]
+    accounts = nlargest(MOST_SHARES, accounts, key=lambda a: a.demand(now))
+    total = sum([a.weight for a in accounts])
+    shares = []
+    for account in accounts:
+        lane = account.lane
+        # its own, in turn with the others'
+        own: float = waiting.tokens_of(lane, account.tenant) + begun.get(account, 0)
+        others = [a.served for a in accounts if a is not account and a.live and a.lane is lane]
+        if others and account.served + own / account.weight >= min(others):
+            own *= total / account.weight
+        wait = min(outlook.waits_s[lane], own * outlook.token_s)
+        seats, modest = seats_for(account, accounts, outlook, now)
+        shares.append(Share(lane=lane, tenant=account.tenant, modest=modest, seats=seats, wait_s=wait))
+    return shares

@@ -1,0 +1,117 @@
+"""A whole server in its real processes (parent, engine on the fake runner, API workers), and a stream in a thread."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from server_rig import sse
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[1] / "src"
+TEXT = "/v1/completions"
+
+
+class Server:
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, f"announced {line!r}"
+        self.url = found[0]
+        self.http = httpx.Client(base_url=self.url, timeout=20)
+
+    def children(self) -> dict[str, int]:
+        """Process ids by the last word of the command line: the module."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+            except FileNotFoundError:
+                continue
+            if parent == self.process.pid:
+                found[words[-1].decode()] = int(folder.name)
+        return found
+
+    def post(self, max_tokens: int = 3, stream: bool = False) -> httpx.Response:
+        return self.http.post(TEXT, json={"prompt": "x", "max_tokens": max_tokens, "stream": stream})
+
+
+@contextmanager
+def launch(
+    port: int = 0, workers: int = 1, drain_s: float = 5.0, step_s: float = 0.0, config: Path | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """Its log goes to stderr or, with `config`, to a file beside it (`log_of`)."""
+    path = os.pathsep.join([str(SOURCE), str(HERE)])
+    environment = {**os.environ, "PYTHONPATH": path, "HEADWAY_TEST_STEP_S": str(step_s)}
+    command = [sys.executable, str(HERE / "fake_server.py"), str(port), str(workers), str(drain_s)]
+    with ExitStack() as stack:
+        log: Any = subprocess.PIPE
+        if config is not None:
+            command.append(str(config))
+            log = stack.enter_context(log_of(config).open("w"))
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+            if process.stderr is not None:
+                process.stderr.close()
+
+
+def log_of(config: Path) -> Path:
+    return config.with_suffix(".log")
+
+
+@contextmanager
+def serving(**options: Any) -> Iterator[Server]:
+    """`options` are launch's."""
+    with launch(**options) as process:
+        server = Server(process)
+        yield server
+        server.http.close()
+
+
+def is_running(pid: int) -> bool:
+    """Zombies do not run; whether somebody reaps an orphan is not ours to decide."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Background:
+    """A streamed request in a thread."""
+
+    def __init__(self, server: Server, max_tokens: int, **body: Any) -> None:
+        self.text = ""
+        self.cut = False  # the connection ended in the middle
+        self.first = threading.Event()
+        body = {"prompt": "x", "max_tokens": max_tokens, "stream": True, **body}
+        self._thread = threading.Thread(target=self._run, args=(server, body))
+        self._thread.start()
+        assert self.first.wait(10)
+
+    def _run(self, server: Server, body: dict[str, Any]) -> None:
+        try:
+            with server.http.stream("POST", TEXT, json=body) as response:
+                for part in response.iter_text():
+                    self.text += part
+                    self.first.set()
+        except httpx.RemoteProtocolError:
+            self.cut = True
+
+    def result(self) -> list[str]:
+        self._thread.join(20)
+        return sse(self.text)
