@@ -115,9 +115,9 @@ std::size_t Weights::bytes() const {
 KvCache::KvCache(const Config& c, int blocks)
     : head_pad((int)padded((std::size_t)c.head_dim, kLanes)),
       head_stride((std::size_t)2 * kBlock * head_pad),
-      block_stride(head_stride * c.kv_heads),
-      layer_stride(block_stride * blocks),
-      memory(layer_stride * c.layers) {}
+      layer_stride(head_stride * c.kv_heads),
+      block_stride(layer_stride * c.layers),
+      memory(block_stride * blocks) {}
 
 Model::Model(const Config& config, const Limits& limits, const Kernels& kernels)
     : threads(limits.threads), config_(config), limits_(limits), kernels_(kernels) {

@@ -28,10 +28,11 @@ struct Weights {
   std::size_t bytes() const;
 };
 
-// Half-precision keys and values: [layer][block][kv head] of K [head_pad][16] then V [16][head_pad].
+// Half-precision keys and values: [block][layer][kv head] of K [head_pad][16] then V [16][head_pad]. All layers of a block
+// together, so that memory touched for the first time comes a page at a time, not in all layers' pages at once.
 struct KvCache {
   int head_pad = 0;
-  std::size_t head_stride = 0, block_stride = 0, layer_stride = 0;
+  std::size_t head_stride = 0, layer_stride = 0, block_stride = 0;
   Buffer<std::uint16_t> memory;
 
   KvCache() = default;
