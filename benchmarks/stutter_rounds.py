@@ -47,7 +47,7 @@ def overlapping(gaps: list[tuple[float, float]], begin: float, end: float) -> li
 
 async def first_token(client: Client, prompt: int, count: int = 1) -> list[Try]:
     """So many prompts at once; only first tokens are asked for."""
-    asked = [client.ask(prompt, 1) for _ in range(count)]
+    asked = [client.ask(prompt, 4) for _ in range(count)]  # one token alone may be no text
     await asyncio.gather(*(task for _, task in asked))
     return [attempt for attempt, _ in asked]
 

@@ -58,8 +58,10 @@ class Outlook(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     waits_s: list[float]  # until the tokens before its own are computed
     long_waits_s: list[float]  # the same for a very long prompt, which waits for shorter ones and longer ones alike
     token_s: float  # for each token of its prompt, beside the streams there are
+    key_s: float  # for each thousand keys that they attend to beyond those at a typical position
     slow: float  # times longer that a token takes while very long prompts have their share
-    unloaded_token_s: float  # the same on an idle server
+    unloaded_token_s: float  # both on an idle server
+    unloaded_key_s: float
     unloaded_step_s: float  # of a step with one stream alone
     step_s: float  # of one step
     end_s: float | None  # between two ends of streams, each of which frees a seat; None: none has ended yet

@@ -132,6 +132,7 @@ class Engine:
             context=survey.context,
             short=survey.short,
             long=survey.long,
+            long_keys=survey.long_keys,
             ends_per_s=self._admission.ends_per_s,
             kv_seats=scheduler.planner.kv_seats(),
             prompt=self._admission.usual_prompt,

@@ -24,6 +24,7 @@ class Standing:
     context: int  # keys that the next token of all of them attends to
     short: list[int]  # tokens to compute before the newcomer's
     long: list[int]  # the same, of very long prompts
+    long_keys: list[int]  # and the keys that these attend to
     ends_per_s: float | None  # how often a stream ends; None: not known yet
     kv_seats: int = 1 << 30  # sequences for whose K and V there will be room
     prompt: float = 0.0  # tokens of nearly any prompt of late
@@ -54,14 +55,18 @@ def look(
         seats = min(seats, _fitting(costs, decodes, start, piece, step) // cost)
     whole = StepLoad(streams + chunk, decodes.context + attended(start, chunk), streams)
     per_token = costs.predict(whole) / chunk
-    alone = costs.predict(StepLoad(budget, attended(0, budget), 1)) / budget
+    alone = costs.predict(StepLoad(budget, attended(start, budget), 1)) / budget - costs.coefficients[2] * budget / 2e3
+    key = costs.coefficients[2]
+    # decodes stretch each second that is left for prompts
+    beside = key * costs.predict(whole) / max(1e-9, costs.predict(whole) - costs.predict(decodes)) if streams else key
     slow = 1.0 / (1.0 - long_share) if any(standing.long) else 1.0
-    waits, long_waits, short, long = [], [], 0, 0
+    waits, long_waits, short, long = [], [], 0.0, 0.0
     for lane in Lane:
-        short += standing.short[lane]
-        long += standing.long[lane]
-        waits.append(min(short * slow, short + long) * per_token)
-        long_waits.append((short + long) * per_token)
+        tokens, keys = standing.long[lane], standing.long_keys[lane]
+        short += standing.short[lane] * per_token
+        long += tokens * per_token + beside * _keys_beyond(tokens, keys)
+        waits.append(min(short * slow, short + long))
+        long_waits.append(short + long)
     return Outlook(
         streams=streams,
         seats=max(0, int(seats)),
@@ -69,12 +74,24 @@ def look(
         waits_s=waits,
         long_waits_s=long_waits,
         token_s=per_token,
+        key_s=beside,
         slow=slow,
         unloaded_token_s=alone,
+        unloaded_key_s=key,
         unloaded_step_s=costs.predict(StepLoad(1, 1, 1)),
         step_s=costs.predict(whole if streams else StepLoad(1, 1, 1)),
         end_s=1.0 / standing.ends_per_s if standing.ends_per_s else None,
     )
+
+
+def _keys_beyond(tokens: int, keys: int) -> float:
+    """Thousands of keys that so many tokens attend to, beyond those of tokens at a typical position."""
+    return (keys - tokens * TYPICAL_CHUNK_START) * 1e-3
+
+
+def _prompt_s(tokens: int, token_s: float, key_s: float) -> float:
+    """Seconds for a whole prompt: late tokens attend to more keys than early ones."""
+    return tokens * token_s + key_s * _keys_beyond(tokens, attended(0, tokens))
 
 
 def _fitting(costs: CostModel, decodes: StepLoad, start: int, piece: int, step_s: float) -> float:
@@ -122,7 +139,8 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
     if share is not None and not newcomer.long:
         before = min(before, share.wait_s)
     slow = 1.0 if newcomer.long else outlook.slow
-    first = before + (newcomer.unseen_tokens + newcomer.tokens) * slow * outlook.token_s
+    first = before + newcomer.unseen_tokens * slow * outlook.token_s
+    first += slow * _prompt_s(newcomer.tokens, outlook.token_s, outlook.key_s)
     first += 2 * outlook.step_s  # the one under way when it comes, and the one that carries its token out
     seat = max(0, newcomer.unseen + 1 - seats) * (outlook.end_s or 0.0)
     wait = 0.0
@@ -130,7 +148,8 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
         if newcomer.unseen + 1 > seats:
             wait = max(seat, outlook.step_s)
         # Of the two parts of the allowance the greater alone, so that short prompts get theirs within ttft_ms itself.
-        parts = (promise.ttft_ms / 1e3, UNLOADED * newcomer.tokens * outlook.unloaded_token_s)
+        unloaded = _prompt_s(newcomer.tokens, outlook.unloaded_token_s, outlook.unloaded_key_s)
+        parts = (promise.ttft_ms / 1e3, UNLOADED * unloaded)
         allowed = sum(parts) if share is not None and share.modest else max(parts)
         wait = max(wait, SAFETY * first - (allowed - newcomer.waited_s))
     if promise.queue_s:
@@ -150,4 +169,5 @@ def find_share(outlook: Outlook, newcomer: Newcomer) -> Share | None:
 
 def unloaded_s(outlook: Outlook, prompt_tokens: int, least_output: int) -> float:
     """Seconds that a request takes on an idle server at least: its prompt, then `least_output` tokens."""
-    return prompt_tokens * outlook.unloaded_token_s + max(1, least_output) * outlook.unloaded_step_s
+    prompt = _prompt_s(prompt_tokens, outlook.unloaded_token_s, outlook.unloaded_key_s)
+    return prompt + max(1, least_output) * outlook.unloaded_step_s

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from headway.core.events import LaneLoad
 from headway.core.lane import Lane
 from headway.scheduling.admission import Demand
-from headway.scheduling.cost_model import StepLoad
+from headway.scheduling.cost_model import StepLoad, attended
 from headway.scheduling.ledger import Account
 from headway.scheduling.scheduler import Scheduler
 
@@ -17,6 +17,7 @@ class Survey:
     lanes: list[LaneLoad]
     short: list[int]  # tokens to compute before every sequence is down to one uncomputed token
     long: list[int]  # the same, of very long prompts
+    long_keys: list[int]  # and the keys that these attend to
     context: int  # keys that the next token of all interactive sequences attends to
     begun: dict[Account, int]  # tokens left of prompts that are not very long and have begun
     decodes: StepLoad  # of the interactive sequences that run and have one token to compute
@@ -40,6 +41,7 @@ def survey_of(scheduler: Scheduler) -> Survey:
     waiting, running = scheduler.waiting, scheduler.running
     long = [waiting.long_tokens(lane) for lane in Lane]
     short = [waiting.tokens(lane) - long[lane] for lane in Lane]
+    long_keys = [waiting.long_keys(lane) for lane in Lane]
     context = sum([waiting.tokens(lane) for lane in (Lane.PRIORITY, Lane.DEFAULT)])
     begun: dict[Account, int] = {}
     decodes = keys = 0
@@ -49,7 +51,9 @@ def survey_of(scheduler: Scheduler) -> Survey:
         lane = sequence.lane
         if left:
             (long if sequence.long else short)[lane] += left
-            if not sequence.long:
+            if sequence.long:
+                long_keys[lane] += attended(computed, left)
+            else:
                 begun[sequence.account] = begun.get(sequence.account, 0) + left
         if lane != Lane.FLEX:
             context += computed
@@ -57,4 +61,4 @@ def survey_of(scheduler: Scheduler) -> Survey:
                 decodes += 1
                 keys += computed + 1
     lanes = [LaneLoad(waiting.count(lane), running.counts[lane], short[lane] + long[lane]) for lane in Lane]
-    return Survey(lanes, short, long, context, begun, StepLoad(decodes, keys, decodes))
+    return Survey(lanes, short, long, long_keys, context, begun, StepLoad(decodes, keys, decodes))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 
 from headway.core.lane import Lane
+from headway.scheduling.cost_model import attended
 from headway.scheduling.sequence import Sequence
 
 
@@ -144,6 +145,11 @@ class WaitingQueue:
     def long_tokens(self, lane: Lane) -> int:
         """Of them, those of long prompts."""
         return self._long[lane].tokens
+
+    def long_keys(self, lane: Lane) -> int:
+        """Keys that these attend to, all taken for equally long."""
+        queue = self._long[lane]
+        return queue.count * attended(0, queue.tokens // queue.count) if queue.count else 0
 
     def tokens_of(self, lane: Lane, tenant: str) -> int:
         """Of one tenant's newcomers."""

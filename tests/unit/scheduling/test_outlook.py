@@ -9,7 +9,16 @@ from headway.core.config import PromiseSettings
 from headway.core.events import Outlook, Share
 from headway.core.lane import Lane
 from headway.scheduling.cost_model import CostModel, StepLoad, attended
-from headway.scheduling.outlook import GRACE, Newcomer, Standing, find_share, look, unloaded_s, wait_needed
+from headway.scheduling.outlook import (
+    GRACE,
+    TYPICAL_CHUNK_START,
+    Newcomer,
+    Standing,
+    find_share,
+    look,
+    unloaded_s,
+    wait_needed,
+)
 from headway.scheduling.pace import LEAST_CHUNK, MARGIN
 
 COSTS = CostModel((4e-3, 6e-4, 3e-5, 8e-4))
@@ -18,7 +27,13 @@ PROMISE = PromiseSettings(ttft_ms=500.0, itl_ms=50.0)
 
 def outlook(streams: int, backlog: int = 0, context: int = 200, **standing: Any) -> Outlook:
     """`backlog`: short prompts of the default lane."""
-    fields = {"capacity": 256, "short": [0, backlog, 0], "long": [0, 0, 0], "ends_per_s": 4.0} | standing
+    fields = {
+        "long_keys": [0, 0, 0],
+        "capacity": 256,
+        "short": [0, backlog, 0],
+        "long": [0, 0, 0],
+        "ends_per_s": 4.0,
+    } | standing
     return look(COSTS, PROMISE, 512, MARGIN, 0.5, Standing(streams=streams, context=streams * context, **fields))
 
 
@@ -78,11 +93,17 @@ def test_a_lane_waits_for_those_before_it_and_not_for_those_after() -> None:
 
 
 def test_long_prompts_take_their_share_and_no_more() -> None:
-    plain, beside = outlook(4, backlog=1000), outlook(4, backlog=1000, long=[0, 50_000, 0])
+    def keys(tokens: int) -> list[int]:  # at the position that is taken for typical
+        return [0, tokens * TYPICAL_CHUNK_START, 0]
+
+    plain = outlook(4, backlog=1000)
+    beside = outlook(4, backlog=1000, long=[0, 50_000, 0], long_keys=keys(50_000))
     assert beside.slow == 2.0 and plain.slow == 1.0
     assert beside.waits_s[Lane.DEFAULT] == pytest.approx(2 * plain.waits_s[Lane.DEFAULT])
     assert beside.long_waits_s[Lane.DEFAULT] == pytest.approx(51 * plain.waits_s[Lane.DEFAULT])
-    few = outlook(4, backlog=1000, long=[0, 10, 0])  # nearly done: they cannot double anybody's wait
+    few = outlook(
+        4, backlog=1000, long=[0, 10, 0], long_keys=keys(10)
+    )  # nearly done: they cannot double anybody's wait
     assert few.waits_s[Lane.DEFAULT] == pytest.approx(1.01 * plain.waits_s[Lane.DEFAULT])
 
 
@@ -142,7 +163,7 @@ def test_a_tenant_meets_its_own_share() -> None:
 
 def test_the_least_time_is_that_of_an_idle_server() -> None:
     idle = outlook(0)
-    prompt = COSTS.predict(StepLoad(512, attended(0, 512), 1))
-    assert unloaded_s(idle, 1024, 10) == pytest.approx(2 * prompt + 10 * COSTS.predict(StepLoad(1, 1, 1)))
+    steps = [COSTS.predict(StepLoad(512, attended(start, 512), 1)) for start in (0, 512)]
+    assert unloaded_s(idle, 1024, 10) == pytest.approx(sum(steps) + 10 * COSTS.predict(StepLoad(1, 1, 1)), rel=1e-3)
     assert unloaded_s(idle, 1024, 0) == unloaded_s(idle, 1024, 1)
     assert unloaded_s(outlook(50, backlog=10**5), 1024, 10) == unloaded_s(idle, 1024, 10)
