@@ -178,8 +178,7 @@ class Engine:
         committed = clock.now()
         if committed > begin:
             self.costs.observe(plan.load, committed - begin)
-            streams, waiting = plan.decodes, len(self.scheduler.waiting)
-            self.tuner.observe(begin, committed - begin, streams, plan.tokens - plan.samples, waiting)
+            self.tuner.observe(begin, committed - begin, plan.decodes, plan.tokens - plan.samples)
         self._admission.record(plan.tokens, self.scheduler.counters.finished - finished, committed - begin)
         if not self.scheduler.running:
             self._send()

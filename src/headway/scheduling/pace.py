@@ -5,7 +5,7 @@ from headway.scheduling.cost_model import CostModel, StepLoad
 # Both sides progress: beside decodes that already fill the time, prompts still get this many tokens a step.
 LEAST_CHUNK = 16
 # Share of the promised gap that a step plans for: predictions miss by some per cent, and steps have neighbours.
-MARGIN = 0.9
+MARGIN = 0.85
 # A cost not seen for a while is assumed dearer by one standard deviation; the first piece of a prompt makes it known.
 CAUTION = 1.0
 # Where nobody but flex runs, a step may take so many times the shortest one, if that is more than the gap: weights are

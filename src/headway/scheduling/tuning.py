@@ -10,9 +10,10 @@ from headway.scheduling.policy import Policy
 WINDOW = 100  # steps with streams waiting for them, between two decisions
 MOST_LATE = 0.01  # share of gaps beyond TAIL times the promised one
 TAIL = 1.2
+ENOUGH = 25  # steps without a prompt, or with the least of one, that tell what the streams alone take
 BUSY = 0.8  # of the promised gap: below, there is room to grow
 STEP_DOWN, STEP_UP = 0.9, 1.03
-LOWEST, HIGHEST = 0.6, 0.95  # bounds of the margin
+LOWEST, HIGHEST = 0.6, 0.9  # bounds of the margin
 REMEMBERED = 256  # decisions
 
 
@@ -29,15 +30,16 @@ class Decision:
 
 @dataclass(slots=True)
 class Window:
-    """What was seen since the last decision."""
+    """What was seen since the last decision. Steps with more of a prompt than the least are as long as they were
+    planned, and say something about the margin; the others say how many streams there is time for."""
 
     gaps: int = 0
-    seconds: float = 0.0
     late: int = 0
-    late_decoding: int = 0  # of them, in steps without a prompt
+    wide: int = 0  # steps with more of a prompt than the least
+    wide_late: int = 0
+    narrow: int = 0
+    narrow_s: float = 0.0
     streams: int = 0  # most at once
-    held: bool = False  # somebody waited who would have found a seat under a higher limit
-    chunked: bool = False  # a prompt was computed in a piece
 
 
 class Tuner:
@@ -69,19 +71,21 @@ class Tuner:
         self._policy = policy
         policy.set_limit(self.limit)
 
-    def observe(self, now: float, gap_s: float, streams: int, prompt_tokens: int, waiting: int) -> None:
+    def observe(self, now: float, gap_s: float, streams: int, prompt_tokens: int) -> None:
         """One step as those see it who waited for its token: `streams` of them, beside `prompt_tokens`."""
         if self._gap_s is None or not streams:
             return
         window = self._window
         window.gaps += 1
-        window.seconds += gap_s
         window.streams = max(window.streams, streams)
-        window.held |= waiting > 0 and streams >= self.limit
-        window.chunked |= prompt_tokens > 0
-        if gap_s > TAIL * self._gap_s:
-            window.late += 1
-            window.late_decoding += not prompt_tokens
+        late = gap_s > TAIL * self._gap_s
+        window.late += late
+        if prompt_tokens > self._pace.least:
+            window.wide += 1
+            window.wide_late += late
+        else:
+            window.narrow += 1
+            window.narrow_s += gap_s
         if window.gaps >= WINDOW:
             self._decide(now, window, self._gap_s)
             self._window = Window()
@@ -93,19 +97,18 @@ class Tuner:
         return list(self.decisions)[-new:] if new else []
 
     def _decide(self, now: float, window: Window, gap: float) -> None:
-        mean, late = window.seconds / window.gaps, window.late / window.gaps
-        use = mean / gap
-        seen = f"mean gap {mean * 1e3:.1f} of {gap * 1e3:g} ms, {late:.0%} late, {window.streams} streams"
-        crowded = use > BUSY and window.late_decoding * 2 > window.late
-        if mean > gap or (late > MOST_LATE and crowded):
-            # fewer streams, in proportion if they are far too many
+        mean = window.narrow_s / window.narrow if window.narrow >= ENOUGH else None
+        shown = "" if mean is None else f"mean gap {mean * 1e3:.1f} of {gap * 1e3:g} ms without prompts, "
+        seen = f"{shown}{window.late / window.gaps:.0%} late, {window.streams} streams"
+        if mean is not None and mean > gap:
+            # in proportion if they are far too many
             fewer = int(window.streams * min(STEP_DOWN, gap / mean))
             self._set_limit(now, max(self._settings.min_sequences, min(self.limit - 1, fewer)), seen)
-        elif late > MOST_LATE:
+        elif window.wide_late > MOST_LATE * window.gaps:
             self._set_margin(now, max(LOWEST, self._pace.margin * STEP_DOWN), seen)
-        elif use < BUSY and window.held:
+        elif mean is not None and mean < BUSY * gap and window.streams >= self.limit:
             self._set_limit(now, min(self._most, self.limit + max(1, self.limit // 10)), seen)
-        elif not window.late and window.chunked:
+        elif not window.late and window.wide:
             self._set_margin(now, min(HIGHEST, self._pace.margin * STEP_UP), seen)
 
     def _set_limit(self, now: float, new: int, why: str) -> None:

@@ -10,7 +10,7 @@ from headway.core.config import PromiseSettings, TuningSettings
 from headway.scheduling.cost_model import CostModel
 from headway.scheduling.pace import LEAST_CHUNK, MARGIN, Pace
 from headway.scheduling.policy import ContinuousPolicy
-from headway.scheduling.tuning import HIGHEST, LOWEST, REMEMBERED, WINDOW, Tuner
+from headway.scheduling.tuning import ENOUGH, HIGHEST, LOWEST, REMEMBERED, WINDOW, Tuner
 
 GAP = 0.05
 MOST = 64
@@ -31,9 +31,9 @@ class Bench:
         assert self.policy.room(0) == self.tuner.limit
         return self.tuner.limit
 
-    def see(self, gap: float, streams: int = 20, prompt: int = 0, waiting: int = 0, count: int = WINDOW) -> None:
+    def see(self, gap: float, streams: int = 20, prompt: int = 0, count: int = WINDOW) -> None:
         for step in range(count):
-            self.tuner.observe(float(step), gap, streams, prompt, waiting)
+            self.tuner.observe(float(step), gap, streams, prompt)
 
 
 def test_too_long_a_gap_means_fewer_streams_in_proportion() -> None:
@@ -47,18 +47,29 @@ def test_too_long_a_gap_means_fewer_streams_in_proportion() -> None:
     assert Bench(min_sequences=100).limit == MOST
 
 
-def test_room_and_somebody_who_waits_for_it_mean_more() -> None:
+def test_room_while_the_limit_is_reached_means_more() -> None:
     bench = Bench()
     bench.see(2 * GAP, streams=40)
-    bench.see(0.5 * GAP, streams=20, waiting=1)
+    bench.see(0.5 * GAP, streams=20)
     assert bench.limit == 22
-    bench.see(0.5 * GAP, streams=22)  # nobody waits
-    bench.see(0.5 * GAP, streams=21, waiting=5)  # for something else: there are seats
-    bench.see(0.9 * GAP, streams=22, waiting=5)  # no room
+    bench.see(0.5 * GAP, streams=21)  # there are seats
+    bench.see(0.9 * GAP, streams=22)  # no room
     assert bench.limit == 22
     for _ in range(30):
-        bench.see(0.5 * GAP, streams=MOST, waiting=1)
+        bench.see(0.5 * GAP, streams=MOST)
     assert bench.limit == MOST
+
+
+def test_steps_that_prompts_fill_say_nothing_of_the_streams() -> None:
+    """They are as long as they are planned: neither too many streams, nor a reason to let in no more."""
+    bench = Bench()
+    bench.see(1.1 * GAP, streams=8, prompt=40)
+    assert bench.limit == MOST
+    bench.see(1.1 * GAP, streams=8, prompt=LEAST_CHUNK)  # with the least of a prompt they do
+    assert bench.limit == 7
+    bench.see(0.95 * GAP, streams=8, prompt=40, count=WINDOW - ENOUGH)
+    bench.see(0.2 * GAP, streams=8, count=ENOUGH)
+    assert bench.limit == 8
 
 
 def test_late_steps_with_prompts_in_them_mean_smaller_pieces() -> None:
@@ -77,11 +88,11 @@ def test_late_steps_with_prompts_in_them_mean_smaller_pieces() -> None:
     assert bench.pace.margin == HIGHEST
 
 
-def test_late_steps_without_prompts_mean_fewer_streams() -> None:
+def test_late_steps_without_prompts_are_no_reason_for_smaller_pieces() -> None:
     bench = Bench()
     bench.see(0.9 * GAP, streams=30, count=WINDOW - 5)
     bench.see(1.3 * GAP, streams=30, count=5)
-    assert (bench.limit, bench.pace.margin) == (27, MARGIN)
+    assert (bench.limit, bench.pace.margin) == (MOST, MARGIN)
 
 
 def test_one_stalled_step_changes_nothing() -> None:
@@ -102,11 +113,11 @@ def test_decisions_are_recorded_with_their_reasons_and_bounded() -> None:
     bench.see(2 * GAP, streams=40)
     [decision] = bench.tuner.decisions
     assert (decision.what, decision.old, decision.new, decision.time) == ("batch_limit", 64, 20, WINDOW - 1)
-    assert decision.why == "mean gap 100.0 of 50 ms, 100% late, 40 streams"
+    assert decision.why == "mean gap 100.0 of 50 ms without prompts, 100% late, 40 streams"
     assert (bench.tuner.ups, bench.tuner.downs) == (0, 1)
     for _ in range(REMEMBERED):
         bench.see(2 * GAP, streams=40)
-        bench.see(0.5 * GAP, streams=bench.limit, waiting=1)
+        bench.see(0.5 * GAP, streams=bench.limit)
     assert len(bench.tuner.decisions) == REMEMBERED
     assert bench.tuner.ups + bench.tuner.downs > REMEMBERED
 
@@ -114,7 +125,7 @@ def test_decisions_are_recorded_with_their_reasons_and_bounded() -> None:
 @pytest.mark.parametrize("bench", [Bench(enabled=False), Bench(itl_ms=0.0)], ids=["disabled", "nothing promised"])
 def test_constant_where_there_is_nothing_to_tune(bench: Bench) -> None:
     for gap in (0.001, 5.0):
-        bench.see(gap, streams=MOST, prompt=30, waiting=9)
+        bench.see(gap, streams=MOST, prompt=30)
     assert (bench.limit, bench.pace.margin, bench.pace.least) == (MOST, MARGIN, LEAST_CHUNK)
     assert not bench.tuner.decisions
 
@@ -134,12 +145,12 @@ def test_another_promise_or_none_begins_anew() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.floats(1e-4, 1.0), st.integers(1, 200), st.integers(0, 99), st.integers(0, 5)), max_size=40),
+    st.lists(st.tuples(st.floats(1e-4, 1.0), st.integers(1, 200), st.integers(0, 99)), max_size=40),
     st.integers(1, 100),
 )
-def test_whatever_is_seen_all_stays_within_bounds(windows: list[tuple[float, int, int, int]], least: int) -> None:
+def test_whatever_is_seen_all_stays_within_bounds(windows: list[tuple[float, int, int]], least: int) -> None:
     bench = Bench(min_sequences=least)
-    for gap, streams, prompt, waiting in windows:
-        bench.see(gap, streams, prompt, waiting)
+    for gap, streams, prompt in windows:
+        bench.see(gap, streams, prompt)
         assert min(least, MOST) <= bench.limit <= MOST
         assert LOWEST <= bench.pace.margin <= HIGHEST
