@@ -59,6 +59,7 @@ class Outlook(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     long_waits_s: list[float]  # the same for a very long prompt, which waits for shorter ones and longer ones alike
     token_s: float  # for each token of its prompt, beside the streams there are
     key_s: float  # for each thousand keys that they attend to beyond those at a typical position
+    caution: float  # times the prediction in which nearly all first tokens of late have come
     slow: float  # times longer that a token takes while very long prompts have their share
     unloaded_token_s: float  # both on an idle server
     unloaded_key_s: float

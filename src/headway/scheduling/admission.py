@@ -10,6 +10,10 @@ SHORTEST_RETRY_S = 0.05
 UNKNOWN_WAIT_S = 1.0  # before anything has been measured
 USUAL = 0.9  # share of prompts that are no longer than the usual one
 LEARN = 0.1  # relative step of that length, per prompt
+KEPT = 0.97  # share of first tokens that come in the time that was allowed for
+LEARN_CAUTION = 0.03
+LEAST_CAUTION, MOST_CAUTION = 0.8, 1.5
+LEAST_TELLING_S = 0.2  # shorter predictions are mostly the step under way
 MEMORY_S = 5.0  # seconds of computing that a rate looks back on
 
 
@@ -47,6 +51,7 @@ class Admission:
         self._tokens = Rate()
         self._finishes = Rate()
         self.usual_prompt = 0.0  # tokens that most prompts of late do not exceed
+        self.caution = 1.05  # times the prediction in which nearly all first tokens of late have come
 
     def record(self, tokens: int, finishes: int, seconds: float) -> None:
         """What one step computed, and how many sequences it ended."""
@@ -58,6 +63,12 @@ class Admission:
         (Robbins and Monro 1951), so that one very long prompt moves it by no more than another."""
         step = LEARN * max(self.usual_prompt, 64.0)
         self.usual_prompt += step * (USUAL if tokens > self.usual_prompt else USUAL - 1.0)
+
+    def saw_first_token(self, predicted_s: float, seconds: float) -> None:
+        """A first token came after `seconds`, predicted when its request was let in. The same kind of quantile."""
+        if predicted_s >= LEAST_TELLING_S:
+            change = KEPT if seconds > self.caution * predicted_s else KEPT - 1.0
+            self.caution = min(MOST_CAUTION, max(LEAST_CAUTION, self.caution + LEARN_CAUTION * change))
 
     @property
     def ends_per_s(self) -> float | None:

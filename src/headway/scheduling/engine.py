@@ -16,7 +16,7 @@ from headway.core.runner import Batch, Opening, Runner, StepResult, Work
 from headway.core.sampling import Sampling
 from headway.scheduling.admission import Admission
 from headway.scheduling.cost_model import CostModel
-from headway.scheduling.outlook import Newcomer, Standing, look, wait_needed
+from headway.scheduling.outlook import Newcomer, Standing, first_token_s, look, wait_needed
 from headway.scheduling.plan import Plan
 from headway.scheduling.scheduler import Scheduler
 from headway.scheduling.shares import shares_of
@@ -136,6 +136,7 @@ class Engine:
             ends_per_s=self._admission.ends_per_s,
             kv_seats=scheduler.planner.kv_seats(),
             prompt=self._admission.usual_prompt,
+            caution=self._admission.caution,
         )
         share = settings.lanes.long_prompt_share
         outlook = look(self.costs, settings.promise, scheduler.budget, scheduler.pace.margin, share, standing)
@@ -179,6 +180,8 @@ class Engine:
         if committed > begin:
             self.costs.observe(plan.load, committed - begin)
             self.tuner.observe(begin, committed - begin, plan.decodes, plan.tokens - plan.samples)
+        for sequence in self.scheduler.take_first():
+            self._admission.saw_first_token(sequence.first_s, committed - sequence.added)
         self._admission.record(plan.tokens, self.scheduler.counters.finished - finished, committed - begin)
         if not self.scheduler.running:
             self._send()
@@ -205,15 +208,15 @@ class Engine:
             if isinstance(message, Cancel):
                 self.scheduler.cancel(message.id, message.reason)
                 continue
-            problem, retry = self._problem(message)
+            problem, retry, first_s = self._problem(message)
             if problem is None or self.scheduler.is_live(message.id):
-                self.scheduler.add(message)
+                self.scheduler.add(message, self._clock.now(), first_s)
                 continue
             refusal = Emission(id=message.id, finish=Finish.REFUSED, detail=problem, retry_after_s=retry)
             self._outbox.append(refusal)
 
-    def _problem(self, request: EngineRequest) -> tuple[str | None, float]:
-        """Why it is not taken now (None: it is), and when to come back."""
+    def _problem(self, request: EngineRequest) -> tuple[str | None, float, float]:
+        """Why it is not taken now (None: it is), when to come back, and when its first token is expected."""
         scheduler, now = self.scheduler, self._clock.now()
         survey = survey_of(scheduler)
         tokens = len(request.prompt) // 4
@@ -221,10 +224,10 @@ class Engine:
         demand = survey.demand(request.lane, scheduler.room)
         problem = self._admission.problem(demand, tokens)
         if problem is not None:
-            return problem, self._admission.retry_after_s(demand, survey.backlog)
+            return problem, self._admission.retry_after_s(demand, survey.backlog), 0.0
         promise = self._settings.promise
         if not promise.ttft_ms and not promise.queue_s and request.deadline is None:
-            return None, 0.0
+            return None, 0.0, 0.0
         if request.lane is not Lane.FLEX:
             scheduler.ledger.note(request.lane, request.tenant, request.weight, now)
         newcomer = Newcomer(
@@ -236,10 +239,11 @@ class Engine:
             left_s=None if request.deadline is None else request.deadline - now,
             booked=request.booked,
         )
-        wait = wait_needed(self._outlook(survey), promise, newcomer)
+        outlook = self._outlook(survey)
+        wait = wait_needed(outlook, promise, newcomer)
         if wait > LENIENCE_S:
-            return "the promise could not be kept for it now", wait
-        return None, 0.0
+            return "the promise could not be kept for it now", wait, 0.0
+        return None, 0.0, first_token_s(outlook, newcomer)
 
     def _send(self) -> bool:
         """Publishes the outbox, one message to each worker that has something in it."""

@@ -12,7 +12,9 @@ from headway.scheduling.pace import LEAST_CHUNK
 TYPICAL_CHUNK_START = 256  # position in a prompt at which a token's cost is taken for all
 UNLOADED = 2.0  # times its own unloaded prefill that a prompt may take beyond ttft_ms
 GRACE = 2  # seats more than there are, for one that was told to come now
-SAFETY = 1.05  # predictions of the first token are right on average; the promise is for nearly all
+# Steps beside those for the tokens: half of the one under way when it comes, and what its last piece leaves of the one
+# that carries its first token out; twice the mean of both would be 2.
+AROUND = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Standing:
     ends_per_s: float | None  # how often a stream ends; None: not known yet
     kv_seats: int = 1 << 30  # sequences for whose K and V there will be room
     prompt: float = 0.0  # tokens of nearly any prompt of late
+    caution: float = 1.0  # times as long as predicted that nearly any first token of late has taken
 
 
 def look(
@@ -75,6 +78,7 @@ def look(
         long_waits_s=long_waits,
         token_s=per_token,
         key_s=beside,
+        caution=standing.caution,
         slow=slow,
         unloaded_token_s=alone,
         unloaded_key_s=key,
@@ -104,7 +108,7 @@ def _piece(promise: PromiseSettings, step_s: float, prompt: float) -> int:
     """Tokens of a prompt that each step must have room for, so that one of `prompt` tokens makes it within ttft_ms."""
     if not promise.ttft_ms:
         return LEAST_CHUNK
-    steps = promise.ttft_ms / 1e3 / SAFETY / step_s - 2
+    steps = promise.ttft_ms / 1e3 / step_s - AROUND - 1
     return max(LEAST_CHUNK, ceil(prompt / max(1.0, steps)))
 
 
@@ -123,6 +127,22 @@ class Newcomer:
     booked: bool = False  # it was refused before and told to come now
 
 
+def first_token_s(outlook: Outlook, newcomer: Newcomer) -> float:
+    """Predicted seconds from now to its first token, if it is let in."""
+    share = find_share(outlook, newcomer)
+    before = _before_s(outlook, newcomer, share)
+    slow = 1.0 if newcomer.long else outlook.slow
+    first = before + newcomer.unseen_tokens * slow * outlook.token_s
+    first += slow * _prompt_s(newcomer.tokens, outlook.token_s, outlook.key_s)
+    return first + AROUND * outlook.step_s
+
+
+def _before_s(outlook: Outlook, newcomer: Newcomer, share: Share | None) -> float:
+    """Seconds until the tokens before its own are computed."""
+    before = (outlook.long_waits_s if newcomer.long else outlook.waits_s)[newcomer.lane]
+    return before if share is None or newcomer.long else min(before, share.wait_s)
+
+
 def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) -> float:
     """Seconds after which promise and deadline could be kept for it; 0: now, also where nothing is promised.
 
@@ -135,13 +155,7 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
     seats = share.seats if share else outlook.seats
     if newcomer.booked:
         seats = max(seats, min(seats + GRACE, outlook.last_seats))
-    before = (outlook.long_waits_s if newcomer.long else outlook.waits_s)[newcomer.lane]
-    if share is not None and not newcomer.long:
-        before = min(before, share.wait_s)
-    slow = 1.0 if newcomer.long else outlook.slow
-    first = before + newcomer.unseen_tokens * slow * outlook.token_s
-    first += slow * _prompt_s(newcomer.tokens, outlook.token_s, outlook.key_s)
-    first += 2 * outlook.step_s  # the one under way when it comes, and the one that carries its token out
+    first = outlook.caution * first_token_s(outlook, newcomer)
     seat = max(0, newcomer.unseen + 1 - seats) * (outlook.end_s or 0.0)
     wait = 0.0
     if promise.ttft_ms and newcomer.lane is not Lane.FLEX:
@@ -151,11 +165,11 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
         unloaded = _prompt_s(newcomer.tokens, outlook.unloaded_token_s, outlook.unloaded_key_s)
         parts = (promise.ttft_ms / 1e3, UNLOADED * unloaded)
         allowed = sum(parts) if share is not None and share.modest else max(parts)
-        wait = max(wait, SAFETY * first - (allowed - newcomer.waited_s))
+        wait = max(wait, first - (allowed - newcomer.waited_s))
     if promise.queue_s:
-        wait = max(wait, before - promise.queue_s)
+        wait = max(wait, _before_s(outlook, newcomer, share) - promise.queue_s)
     if newcomer.left_s is not None:
-        wait = max(wait, SAFETY * (first + (0.0 if promise.ttft_ms else seat)) - newcomer.left_s)
+        wait = max(wait, first + (0.0 if promise.ttft_ms else seat) - newcomer.left_s)
     return max(0.0, wait)
 
 

@@ -56,6 +56,7 @@ class Scheduler:
         self._serial = 0
         self._now = 0.0  # when the step began
         self._news: list[Emission] = []  # for the next plan
+        self._firsts: list[Sequence] = []  # that got their first token
         self._planned: Plan | None = None  # between plan and commit
         self._unswept = False  # somebody has ended who still holds slot and blocks
 
@@ -103,8 +104,9 @@ class Scheduler:
         times += [] if self._deadlines.next is None else [self._deadlines.next]
         return max(now, min(times)) if times else None
 
-    def add(self, request: EngineRequest) -> None:
-        """Queues a request. One that can never be served ends in the next plan, before it costs anything."""
+    def add(self, request: EngineRequest, now: float = 0.0, first_s: float = 0.0) -> None:
+        """Queues a request, whose first token is expected in `first_s` seconds (0: not known). One that can never be
+        served ends in the next plan, before it costs anything."""
         problem = self._requirements.problem(request)
         if request.id in self._live:
             problem = f"request id {request.id} is already live"
@@ -119,6 +121,7 @@ class Scheduler:
         self._serial += 1
         if self._promise.queue_s:
             sequence.queue_end = request.arrival + self._promise.queue_s
+        sequence.added, sequence.first_s = now, first_s
         self._live[sequence.id] = sequence
         self.waiting.add(sequence)
         self._deadlines.add(sequence)
@@ -170,6 +173,11 @@ class Scheduler:
         if self._unswept:  # of those that ended now, or by a cancel while the step computed
             self._sweep()
         return emissions
+
+    def take_first(self) -> list[Sequence]:
+        """Those that got their first token since the last call, of those with a time expected for it."""
+        firsts, self._firsts = self._firsts, []
+        return firsts
 
     def check_integrity(self) -> None:
         """Asserts every invariant that holds between steps."""
@@ -245,6 +253,8 @@ class Scheduler:
             return self._end(sequence, Finish.FAILED, sampled.error)
         finish = sequence.append(sampled.token)
         sequence.last_token = self._now
+        if sequence.first_s and sequence.emitted == 1:
+            self._firsts.append(sequence)
         if finish is not None:
             self.planner.forecast.observe(sequence.emitted)
             self._end(sequence, finish, "")

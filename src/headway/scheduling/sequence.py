@@ -16,6 +16,7 @@ class Sequence:
 
     __slots__ = (
         "account",
+        "added",
         "arrival",
         "cached_tokens",
         "computed",
@@ -23,6 +24,7 @@ class Sequence:
         "endless",
         "ends",
         "finish",
+        "first_s",
         "hashes",
         "id",
         "known",
@@ -78,6 +80,8 @@ class Sequence:
         self.endless = not self.ends  # nothing but its length ends it
         self.last_token = 0.0  # Clock seconds of the step that gave the newest one
         self.token_end: float | None = None  # when to look whether the next one is overdue
+        self.added = 0.0  # Clock seconds when it was queued
+        self.first_s = 0.0  # seconds from then in which its first token was expected; 0: nobody asked
         self.computed = 0
         self.peak = 0  # most tokens ever computed; below it a step recomputes
         self.cached_tokens = 0  # prompt tokens found in the prefix cache at the first start

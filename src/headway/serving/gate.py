@@ -16,16 +16,19 @@ from headway.serving.request import Request
 
 LOADING_RETRY_S = 2.0
 DRAIN_RETRY_S = 5.0  # time for another server, or the next start of this one, to take over
-CHARS_PER_TOKEN = 4  # for the estimate before tokenising
+TOKENS_PER_CHAR = 0.25  # for the estimate before tokenising, until it is learned
+LEARN = 0.05  # weight of one prompt in it
+LEAST_CHARS = 64  # of a prompt that tells something: the chat template adds tokens to all
 UNKNOWN_END_S = 1.0  # until a stream ends, before any has
 
 
 class Ticket:
     """One admitted request until the engine's load counts it."""
 
-    __slots__ = ("booked", "lane", "released", "serial", "tokens")
+    __slots__ = ("booked", "chars", "lane", "released", "serial", "tokens")
 
-    def __init__(self, tokens: int, lane: Lane, booked: bool) -> None:
+    def __init__(self, chars: int, tokens: int, lane: Lane, booked: bool) -> None:
+        self.chars = chars
         self.tokens = tokens
         self.lane = lane
         self.booked = booked  # it came back when it was told to
@@ -39,6 +42,7 @@ class Gate:
     def __init__(self, link: EngineLink, settings: Settings) -> None:
         self._link = link
         self._bookings = Bookings(link.now)
+        self._tokens_per_char = TOKENS_PER_CHAR
         self._sent: deque[Ticket] = deque()  # by serial
         self._unseen = [0 for _ in Lane]
         self._unseen_tokens = [0 for _ in Lane]
@@ -62,11 +66,12 @@ class Gate:
         load = self._link.load
         if trouble is not None or load is None:
             raise EngineUnavailable(trouble or "the model is still loading", retry_after_s=LOADING_RETRY_S)
-        tokens = request.prompt.size // CHARS_PER_TOKEN
+        chars = request.prompt.size
+        tokens = int(chars * self._tokens_per_char)
         self._check_queue(load, request.lane, tokens)
         booked = self._bookings.redeem(_content(request)) if self._bookings.any else False
         self._check_time(load, request, tokens, booked)
-        ticket = Ticket(tokens, request.lane, booked)
+        ticket = Ticket(chars, tokens, request.lane, booked)
         self._count(ticket, 1)
         return ticket
 
@@ -139,6 +144,8 @@ class Gate:
         self._unseen_tokens[ticket.lane] += tokens - ticket.tokens
         ticket.tokens = tokens
         ticket.serial = serial
+        if ticket.chars >= LEAST_CHARS:
+            self._tokens_per_char += LEARN * (min(1.0, tokens / ticket.chars) - self._tokens_per_char)
         self._sent.append(ticket)
 
     def release(self, ticket: Ticket) -> None:

@@ -28,6 +28,7 @@ def look(seats: int, last: int | None = None, wait_s: float = 0.0) -> Outlook:
         long_waits_s=[wait_s] * 3,
         token_s=1e-3,
         key_s=0.0,
+        caution=1.0,
         slow=1.0,
         unloaded_token_s=1e-3,
         unloaded_key_s=0.0,

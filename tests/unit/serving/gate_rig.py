@@ -23,6 +23,7 @@ OUTLOOK = Outlook(  # one seat is left
     long_waits_s=[0.0, 0.0, 0.0],
     token_s=1e-3,
     key_s=0.0,
+    caution=1.05,
     slow=1.0,
     unloaded_token_s=5e-4,
     unloaded_key_s=0.0,
