@@ -164,7 +164,7 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
         # Of the two parts of the allowance the greater alone, so that short prompts get theirs within ttft_ms itself.
         unloaded = _prompt_s(newcomer.tokens, outlook.unloaded_token_s, outlook.unloaded_key_s)
         parts = (promise.ttft_ms / 1e3, UNLOADED * unloaded)
-        allowed = sum(parts) if share is not None and share.modest else max(parts)
+        allowed = sum(parts) if newcomer.booked or (share is not None and share.modest) else max(parts)
         wait = max(wait, first - (allowed - newcomer.waited_s))
     if promise.queue_s:
         wait = max(wait, _before_s(outlook, newcomer, share) - promise.queue_s)

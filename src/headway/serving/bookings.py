@@ -24,14 +24,15 @@ class Bookings:
         self._next = 0.0
         self._coming = 0.5  # share of the bookings that are redeemed
         self._times: dict[bytes, float] = {}  # by content
-        self._queue: list[tuple[float, bytes]] = []  # to forget; bounded, as bookings are spaced and end in a minute
+        # By time, with prompt tokens; bounded, as bookings are spaced and end in a minute.
+        self._queue: list[tuple[float, bytes, int]] = []
 
     @property
     def any(self) -> bool:
         """Whether anybody is expected."""
         return bool(self._times)
 
-    def book(self, key: bytes, wait_s: float, seat_s: float) -> float:
+    def book(self, key: bytes, tokens: int, wait_s: float, seat_s: float) -> float:
         """Seconds until the request of content `key` should come back, that could not be served before `wait_s`, where
         a seat falls free every `seat_s`. At most 60: beyond that nothing is booked."""
         now = self._now()
@@ -44,7 +45,7 @@ class Bookings:
             return LONGEST_S
         self._next = time + max(1e-3, seat_s / SHARE)
         self._times[key] = time
-        heappush(self._queue, (time, key))
+        heappush(self._queue, (time, key, tokens))
         return time - now
 
     def redeem(self, key: bytes) -> bool:
@@ -58,19 +59,18 @@ class Bookings:
         self._coming += LEARN * (1.0 - self._coming)
         return True
 
-    def due(self) -> int:
-        """Seats to keep for those who are to come now or soon."""
+    def due(self) -> tuple[int, int]:
+        """Seats and prompt tokens to keep for those who are to come now or soon."""
         if not self._queue:
-            return 0
+            return 0, 0
         now = self._now()
         self._forget(now)
-        return int(
-            self._coming * sum([self._times.get(key) == time for time, key in self._queue if time <= now + AHEAD_S])
-        )
+        soon = [tokens for time, key, tokens in self._queue if time <= now + AHEAD_S and self._times.get(key) == time]
+        return int(self._coming * len(soon)), int(self._coming * sum(soon))
 
     def _forget(self, now: float) -> None:
         while self._queue and self._queue[0][0] + PATIENCE_S < now:
-            time, key = heappop(self._queue)
+            time, key, _ = heappop(self._queue)
             if self._times.get(key) == time:
                 del self._times[key]
                 self._coming -= LEARN * self._coming

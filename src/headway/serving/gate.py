@@ -110,6 +110,7 @@ class Gate:
         outlook, now = load.outlook, self._link.now()
         if outlook is None:
             return
+        due, due_tokens = (0, 0) if booked else self._bookings.due()
         newcomer = Newcomer(
             tokens,
             now - request.arrival,
@@ -117,8 +118,8 @@ class Gate:
             tenant=request.tenant,
             long=tokens > self._long_prompt,
             left_s=None if request.deadline is None else request.deadline - now,
-            unseen=sum(self._unseen[: request.lane + 1]) + (0 if booked else self._bookings.due()),
-            unseen_tokens=sum(self._unseen_tokens[: request.lane + 1]),
+            unseen=sum(self._unseen[: request.lane + 1]) + due,
+            unseen_tokens=sum(self._unseen_tokens[: request.lane + 1]) + due_tokens,
             booked=booked,
         )
         if outlook.shares and find_share(outlook, newcomer) is None:
@@ -128,7 +129,7 @@ class Gate:
             seat = (outlook.end_s or UNKNOWN_END_S) * self._workers
             raise Overloaded(
                 "the promise (time to first token, time between tokens, deadline) could not be kept for it now",
-                retry_after_s=self._bookings.book(_content(request), wait, seat),
+                retry_after_s=self._bookings.book(_content(request), tokens, wait, seat),
             )
 
     def _room(self, load: Load, lane: Lane) -> int:
