@@ -19,6 +19,7 @@ from headway.core.runner import Sampled, StepResult
 from headway.model.fake_runner import default_info
 from headway.scheduling.cost_model import CostModel
 from headway.scheduling.scheduler import Scheduler
+from headway.serving.engine_process import defer_garbage
 
 COSTS = (1e-3, 1e-6, 1e-8, 1e-5)  # seconds, so small that the promised gap never keeps anybody out
 LENGTHS = 64, 192  # tokens in and out
@@ -106,6 +107,7 @@ def measure(crowd: Crowd, warm: int, steps: int) -> Cost:
 
 def main() -> int:
     bench = Benchmark("loop", __doc__)
+    defer_garbage()  # as the engine does
     warm, steps = (100, 50) if bench.short else (400, 1000)
     costs = {crowd.name: measure(crowd, warm, steps) for crowd in CROWDS}
     note("simulating")

@@ -16,14 +16,14 @@ class Finish(StrEnum):
     FAILED = "failed"  # this sequence alone failed; `detail` says why
 
 
-class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Log probability of one emitted token and the most likely tokens at its position, best first."""
 
     logprob: float
     top: list[tuple[int, float]]
 
 
-class Emission(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class Emission(msgspec.Struct, frozen=True, array_like=True, kw_only=True, gc=False):
     """What one request got from one step. The emission with `finish` is the request's last and only terminal event.
 
     A stop token or end token is in `tokens` (it was computed and counts in usage); the frontend gives it no text.

@@ -40,7 +40,9 @@ class Opening:
     prompt_length: int  # the first so many of `known` are the prompt
 
 
-class Work(msgspec.Struct, frozen=True):  # made for each sequence in each step: a frozen dataclass takes 5x as long
+class Work(
+    msgspec.Struct, frozen=True, gc=False
+):  # made for each sequence in each step: a frozen dataclass takes 5x as long
     """One sequence's part of a step: compute `tokens` at positions start, start+1, ...
 
     K and V of positions < start are already in the blocks that `tables` names; the tables also cover the new tokens.
@@ -66,7 +68,7 @@ class Batch:
         return sum(len(w.tokens) for w in self.work)
 
 
-class Sampled(msgspec.Struct, frozen=True):  # as often as Work
+class Sampled(msgspec.Struct, frozen=True, gc=False):  # as often as Work
     """A drawn token. `error` is set, and `token` meaningless, where this sequence alone failed."""
 
     token: int

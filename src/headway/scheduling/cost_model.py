@@ -74,6 +74,10 @@ class CostModel:
         extra = load.tokens - load.sequences
         return w[0] + w[1] * extra + w[2] * (load.context * 1e-3) + w[3] * load.sequences
 
+    def decode_s(self, context: int) -> float:
+        """Seconds that one more sequence with so many keys adds to a step."""
+        return self._w[3] + self._w[2] * (context * 1e-3)
+
     def tokens_within(self, seconds: float, base: StepLoad, start: int, caution: float = 0.0) -> int:
         """How many tokens of one more prompt, from position `start` on, fit beside `base` into a step so long.
 

@@ -136,6 +136,7 @@ class Engine:
             ends_per_s=self._admission.ends_per_s,
             kv_seats=scheduler.planner.kv_seats(),
             prompt=self._admission.usual_prompt,
+            flex_s=scheduler.pace.flex_step_s if survey.lanes[Lane.FLEX].running else 0.0,
             caution=self._admission.caution,
         )
         share = settings.lanes.long_prompt_share
@@ -179,9 +180,10 @@ class Engine:
         committed = clock.now()
         if committed > begin:
             self.costs.observe(plan.load, committed - begin)
-            self.tuner.observe(begin, committed - begin, plan.decodes, plan.tokens - plan.samples)
+            self.tuner.observe(begin, committed - begin, plan.decodes, plan.tokens - plan.decodes)
         for sequence in self.scheduler.take_first():
             self._admission.saw_first_token(sequence.first_s, committed - sequence.added)
+            sequence.first_s = 0.0
         self._admission.record(plan.tokens, self.scheduler.counters.finished - finished, committed - begin)
         if not self.scheduler.running:
             self._send()

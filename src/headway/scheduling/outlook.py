@@ -30,6 +30,7 @@ class Standing:
     ends_per_s: float | None  # how often a stream ends; None: not known yet
     kv_seats: int = 1 << 30  # sequences for whose K and V there will be room
     prompt: float = 0.0  # tokens of nearly any prompt of late
+    flex_s: float = 0.0  # seconds that flex work makes of each step
     caution: float = 1.0  # times as long as predicted that nearly any first token of late has taken
 
 
@@ -83,7 +84,7 @@ def look(
         unloaded_token_s=alone,
         unloaded_key_s=key,
         unloaded_step_s=costs.predict(StepLoad(1, 1, 1)),
-        step_s=costs.predict(whole if streams else StepLoad(1, 1, 1)),
+        step_s=max(costs.predict(whole if streams else StepLoad(1, 1, 1)), standing.flex_s),
         end_s=1.0 / standing.ends_per_s if standing.ends_per_s else None,
     )
 
@@ -166,7 +167,7 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
         parts = (promise.ttft_ms / 1e3, UNLOADED * unloaded)
         allowed = sum(parts) if newcomer.booked or (share is not None and share.modest) else max(parts)
         wait = max(wait, first - (allowed - newcomer.waited_s))
-    if promise.queue_s:
+    if promise.queue_s and newcomer.lane is not Lane.FLEX:
         wait = max(wait, _before_s(outlook, newcomer, share) - promise.queue_s)
     if newcomer.left_s is not None:
         wait = max(wait, first + (0.0 if promise.ttft_ms else seat) - newcomer.left_s)

@@ -45,8 +45,18 @@ class Pace:
         time = self.margin * self.gap_s
         return time if decodes else max(time, FLEX_STEPS * self._costs.predict(StepLoad(1, 1, 1)))
 
-    def fits(self, load: StepLoad, seconds: float) -> bool:
-        return self._costs.predict(load) <= seconds
+    @property
+    def flex_step_s(self) -> float:
+        """Seconds that flex fills each step up to; 0 where nothing is promised, and any step may be long."""
+        return self.margin * (self.gap_s or 0.0)
+
+    def left(self, load: StepLoad, seconds: float) -> float:
+        """Of `seconds`, what a step of this load leaves."""
+        return seconds - self._costs.predict(load)
+
+    def decode_s(self, context: int) -> float:
+        """Seconds that one more decode of so many keys adds."""
+        return self._costs.decode_s(context)
 
     def flex_chunk(self, planned: StepLoad, decodes: int, start: int, budget: int) -> int:
         """As `chunk`, for flex: nothing but what the time has left, and the least if the step is empty."""

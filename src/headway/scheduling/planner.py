@@ -6,7 +6,7 @@ from headway.core.config import LaneSettings
 from headway.core.events import Emission
 from headway.core.lane import Lane
 from headway.core.runner import Opening, Work
-from headway.scheduling.cost_model import StepLoad, attended
+from headway.scheduling.cost_model import attended
 from headway.scheduling.forecast import Forecast
 from headway.scheduling.pace import LEAST_CHUNK, Pace
 from headway.scheduling.plan import Counters, Plan
@@ -97,33 +97,34 @@ class Planner:
         those with more to compute."""
         work, sequences = plan.batch.work, plan.sequences
         rest: list[list[Sequence]] = [[], [], []]
-        context, tokens = 0, [0, 0, 0]
+        flex, priority = Lane.FLEX, Lane.PRIORITY
+        context = urgent = 0
         for sequence in self._running.sequences:
             start = sequence.computed
             known = sequence.known
             lane = sequence.lane
-            if lane == 2 or len(known) - start > 1:
+            if lane is flex or len(known) - start > 1:
                 rest[lane].append(sequence)
                 continue
-            assert sequence.slot is not None
-            work.append(Work(sequence.slot, start, known[start:], sequence.tables, True))
+            work.append(Work(sequence.slot, start, known[start:], sequence.tables, True))  # type: ignore[arg-type]
             sequences.append(sequence)
-            tokens[lane] += 1
-            context += start + 1
-        plan.tokens = plan.decodes = len(work)
-        plan.context = context
-        plan.lane_tokens = tokens
+            context += start
+            if lane is priority:
+                urgent += 1
+        plan.tokens = plan.decodes = count = len(work)
+        plan.context = context + count
+        plan.lane_tokens = [urgent, count - urgent, 0]
         return rest
 
     def _flex_decodes(self, plan: Plan, flex: list[Sequence], cap: int) -> None:
-        time = self.pace.flex_time(plan.decodes)
+        left = self.pace.left(plan.load, self.pace.flex_time(plan.decodes))
         for sequence in flex:
             if sequence.uncomputed > 1 or sequence.slot is None or sequence.id in plan.taken:
                 continue
             if plan.lane_tokens[Lane.FLEX] >= cap or plan.tokens >= self._budget:
                 break
-            more = StepLoad(plan.tokens + 1, plan.context + sequence.computed + 1, plan.samples + 1)
-            if plan.tokens and not plan.owing and not self.pace.fits(more, time):
+            left -= self.pace.decode_s(sequence.computed + 1)
+            if left < 0 and plan.tokens and not plan.owing:
                 break
             self._put(plan, sequence, 1)
 
@@ -268,13 +269,13 @@ class Planner:
         held = self._blocks.total - self._blocks.available
         sequences = self._running.sequences
         if not with_flex and self._running.counts[Lane.FLEX]:
-            held -= sum([len(s.tables[0]) for s in sequences if s.lane is Lane.FLEX])
+            held -= sum([len(s.tables[0]) for s in self._running.flex])
             sequences = [s for s in sequences if s.lane is not Lane.FLEX]
         return self.forecast.peak(sequences, max(0, held))
 
     def _evict_flex(self, plan: Plan, lane: Lane) -> bool:
         """A flex sequence leaves for a newcomer of another lane. False: there is none."""
-        flex = [s for s in self._running.sequences if s.lane is Lane.FLEX and lane is not Lane.FLEX]
+        flex = [] if lane is Lane.FLEX else self._running.flex[:]
         if flex and self.lanes.least_share and self._safe(flex[0]):
             del flex[0]  # or what it is owed would be spent on computing the same again and again
         flex = [s for s in flex if s.id not in plan.taken]

@@ -1,10 +1,15 @@
 """The running set: sequences that hold a slot and blocks."""
 
+from bisect import insort
 from collections.abc import Iterator
 
 from headway.core.lane import Lane
 from headway.scheduling.blocks import KvBlocks
 from headway.scheduling.sequence import Sequence
+
+
+def _order(sequence: Sequence) -> tuple[float, int]:
+    return sequence.order
 
 
 class RunningSet:
@@ -14,6 +19,7 @@ class RunningSet:
         self.blocks = blocks
         self.capacity = capacity
         self.sequences: list[Sequence] = []
+        self.flex: list[Sequence] = []  # those of the flex lane
         self.counts = [0 for _ in Lane]
         self.limits = 0  # tokens, if each grew as long as it may
         self._slots = list(range(capacity - 1, -1, -1))
@@ -35,11 +41,9 @@ class RunningSet:
     def open(self, sequence: Sequence) -> int:
         """Gives it a slot and its place by age; its blocks it has."""
         slot = sequence.slot = self._slots.pop()
-        sequences = self.sequences
-        index = len(sequences)
-        while index and sequences[index - 1].order > sequence.order:
-            index -= 1
-        sequences.insert(index, sequence)
+        insort(self.sequences, sequence, key=_order)
+        if sequence.lane is Lane.FLEX:
+            insort(self.flex, sequence, key=_order)
         self.counts[sequence.lane] += 1
         self.limits += sequence.limit
         return slot
@@ -59,6 +63,8 @@ class RunningSet:
     def _free(self, sequence: Sequence) -> None:
         assert sequence.slot is not None
         self._slots.append(sequence.slot)
+        if sequence.lane is Lane.FLEX:
+            self.flex.remove(sequence)
         self.counts[sequence.lane] -= 1
         self.limits -= sequence.limit
         self.blocks.release(sequence)
@@ -70,4 +76,5 @@ class RunningSet:
         used = [s.slot for s in self.sequences if s.slot is not None]
         assert sorted(self._slots + used) == list(range(self.capacity))
         assert self.counts == [sum(s.lane is lane for s in self.sequences) for lane in Lane]
+        assert self.flex == [s for s in self.sequences if s.lane is Lane.FLEX]
         assert self.limits == sum(s.limit for s in self.sequences)

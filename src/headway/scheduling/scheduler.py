@@ -119,7 +119,7 @@ class Scheduler:
         account = self.ledger.enter(request.lane, request.tenant, request.weight, max(self._now, request.arrival))
         sequence = Sequence(request, self._serial, self.context, self._ends, account, self._long_prompt)
         self._serial += 1
-        if self._promise.queue_s:
+        if self._promise.queue_s and request.lane is not Lane.FLEX:  # flex may wait as long as it takes
             sequence.queue_end = request.arrival + self._promise.queue_s
         sequence.added, sequence.first_s = now, first_s
         self._live[sequence.id] = sequence
@@ -156,20 +156,42 @@ class Scheduler:
         counters.steps += 1
         counters.computed_tokens += plan.tokens
         emissions: list[tuple[Sequence, Emission]] = []
+        now, unwatched = self._now, not self._promise.token_s
         for sequence, work, sampled in zip(plan.sequences, plan.batch.work, result.sampled, strict=True):
-            if sequence.finish is None:
-                count = len(work.tokens)
-                again = sequence.advance(count)
+            if sequence.finish is not None:
+                continue
+            start = work.start
+            # A generated token is charged when it is computed in turn, at the next step; what a preemption cost is not
+            # the tenant's doing.
+            if start >= sequence.prompt_length and start >= sequence.peak:  # a stream's next token, as nearly always
+                end = sequence.computed = sequence.peak = start + len(work.tokens)
+                assert end <= sequence.room
+                account = sequence.account
+                account.served += OUTPUT_WEIGHT * (end - start) / account.weight
+            else:
+                again = sequence.advance(len(work.tokens))
                 counters.recomputed_tokens += again
-                # A generated token is charged when it is computed in turn, at the next step; what a preemption cost is
-                # not the tenant's doing.
-                weight = OUTPUT_WEIGHT if work.start >= sequence.prompt_length else 1.0
-                sequence.account.charge(weight * (count - again))
-                failed = sampled is not None and sampled.error is not None  # then nobody may share its blocks
-                if not failed and sequence.computed - sequence.registered * block_size >= block_size:
-                    self.blocks.commit(sequence)
-                if sampled is not None:
-                    emissions.append((sequence, self._take(sequence, sampled)))
+                weight = OUTPUT_WEIGHT if start >= sequence.prompt_length else 1.0
+                sequence.account.charge(weight * (len(work.tokens) - again))
+            failed = sampled is not None and sampled.error is not None  # then nobody may share its blocks
+            if sequence.computed - sequence.registered * block_size >= block_size and not failed:
+                self.blocks.commit(sequence)
+            if sampled is None:
+                continue
+            token, known = sampled.token, sequence.known
+            if (
+                len(known) + 1 < sequence.limit
+                and token not in sequence.ends
+                and sampled.logprobs is None
+                and sampled.error is None
+                and not sequence.first_s
+                and (sequence.token_end is not None or unwatched)
+            ):  # as nearly always: one more token, and nothing else to do
+                known.append(token)
+                sequence.last_token = now
+                emissions.append((sequence, Emission(id=sequence.id, tokens=[token])))
+            else:
+                emissions.append((sequence, self._take(sequence, sampled)))
         if self._unswept:  # of those that ended now, or by a cancel while the step computed
             self._sweep()
         return emissions
@@ -251,17 +273,20 @@ class Scheduler:
     def _take(self, sequence: Sequence, sampled: Sampled) -> Emission:
         if sampled.error is not None:
             return self._end(sequence, Finish.FAILED, sampled.error)
-        finish = sequence.append(sampled.token)
+        token = sampled.token
+        finish = sequence.append(token)
         sequence.last_token = self._now
-        if sequence.first_s and sequence.emitted == 1:
+        if sequence.first_s:
             self._firsts.append(sequence)
         if finish is not None:
             self.planner.forecast.observe(sequence.emitted)
             self._end(sequence, finish, "")
         elif sequence.token_end is None and self._promise.token_s:
             self._watch_tokens(sequence)
+        if finish is None and sampled.logprobs is None:
+            return Emission(id=sequence.id, tokens=[token])
         logprobs = None if sampled.logprobs is None else [sampled.logprobs]
-        return Emission(id=sequence.id, tokens=[sampled.token], logprobs=logprobs, finish=finish)
+        return Emission(id=sequence.id, tokens=[token], logprobs=logprobs, finish=finish)
 
     def _end(self, sequence: Sequence, finish: Finish, detail: str) -> Emission:
         """Marks it; a running one keeps slot and blocks until the sweep, which a computing step holds off."""

@@ -30,12 +30,12 @@ class Decision:
 
 @dataclass(slots=True)
 class Window:
-    """What was seen since the last decision. Steps with more of a prompt than the least are as long as they were
-    planned, and say something about the margin; the others say how many streams there is time for."""
+    """What was seen since the last decision. Steps with more of prompts and flex than the least are as long as they
+    were planned, and say something about the margin; the others say how many streams there is time for."""
 
     gaps: int = 0
     late: int = 0
-    wide: int = 0  # steps with more of a prompt than the least
+    wide: int = 0  # steps with more than the least
     wide_late: int = 0
     narrow: int = 0
     narrow_s: float = 0.0
@@ -71,8 +71,9 @@ class Tuner:
         self._policy = policy
         policy.set_limit(self.limit)
 
-    def observe(self, now: float, gap_s: float, streams: int, prompt_tokens: int) -> None:
-        """One step as those see it who waited for its token: `streams` of them, beside `prompt_tokens`."""
+    def observe(self, now: float, gap_s: float, streams: int, others: int) -> None:
+        """One step as those see it who waited for its token: `streams` of them, beside `others`, tokens of prompts and
+        of flex."""
         if self._gap_s is None or not streams:
             return
         window = self._window
@@ -80,7 +81,7 @@ class Tuner:
         window.streams = max(window.streams, streams)
         late = gap_s > TAIL * self._gap_s
         window.late += late
-        if prompt_tokens > self._pace.least:
+        if others > self._pace.least:
             window.wide += 1
             window.wide_late += late
         else:

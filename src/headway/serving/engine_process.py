@@ -239,6 +239,11 @@ def _not_ready(now: float) -> Load:
     )
 
 
+def defer_garbage() -> None:
+    """Has Python look for cycles rarely: a look through ten thousand requests holds up a step for tens of ms."""
+    gc.set_threshold(MOST_YOUNG, 50, 1000)
+
+
 def main(load_runner: Callable[[Settings], Runner] | None = None) -> None:
     """Entry point of the process; `load_runner` is for tests that want another runner."""
     child = Child.start()
@@ -247,7 +252,7 @@ def main(load_runner: Callable[[Settings], Runner] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: loop.stop())
     child.on_command(loop.command)
     load = load_runner or _load
-    gc.set_threshold(MOST_YOUNG, 50, 1000)
+    defer_garbage()
     try:
         loop.run(lambda: load(settings), child.ready)
     except HeadwayError as error:
