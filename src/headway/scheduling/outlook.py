@@ -130,7 +130,7 @@ class Newcomer:
 
 def first_token_s(outlook: Outlook, newcomer: Newcomer) -> float:
     """Predicted seconds from now to its first token, if it is let in."""
-    share = find_share(outlook, newcomer)
+    share = find_share(outlook, newcomer.lane, newcomer.tenant)
     before = _before_s(outlook, newcomer, share)
     slow = 1.0 if newcomer.long else outlook.slow
     first = before + newcomer.unseen_tokens * slow * outlook.token_s
@@ -152,7 +152,7 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
     """
     if not outlook.streams and not newcomer.unseen and newcomer.lane is not Lane.FLEX:
         return 0.0  # it would be no sooner at any other time
-    share = find_share(outlook, newcomer)
+    share = find_share(outlook, newcomer.lane, newcomer.tenant)
     seats = share.seats if share else outlook.seats
     if newcomer.booked:
         seats = max(seats, min(seats + GRACE, outlook.last_seats))
@@ -174,10 +174,10 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
     return max(0.0, wait)
 
 
-def find_share(outlook: Outlook, newcomer: Newcomer) -> Share | None:
-    """The newcomer's tenant's part, where tenants are several and it is one of them."""
+def find_share(outlook: Outlook, lane: Lane, tenant: str) -> Share | None:
+    """The tenant's part in a lane, if it is one of those told apart."""
     for share in outlook.shares:
-        if share.tenant == newcomer.tenant and share.lane == newcomer.lane:
+        if share.tenant == tenant and share.lane == lane:
             return share
     return None
 

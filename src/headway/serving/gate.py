@@ -7,7 +7,7 @@ import msgspec
 
 from headway.core.config import Settings
 from headway.core.errors import EngineUnavailable, Overloaded, PromiseImpossible
-from headway.core.events import Load
+from headway.core.events import Load, Outlook
 from headway.core.lane import Lane
 from headway.scheduling.outlook import Newcomer, find_share, unloaded_s, wait_needed
 from headway.serving.bookings import Bookings
@@ -25,12 +25,13 @@ UNKNOWN_END_S = 1.0  # until a stream ends, before any has
 class Ticket:
     """One admitted request until the engine's load counts it."""
 
-    __slots__ = ("booked", "chars", "lane", "released", "serial", "tokens")
+    __slots__ = ("booked", "chars", "lane", "released", "serial", "tenant", "tokens")
 
-    def __init__(self, chars: int, tokens: int, lane: Lane, booked: bool) -> None:
+    def __init__(self, chars: int, tokens: int, lane: Lane, tenant: str, booked: bool) -> None:
         self.chars = chars
         self.tokens = tokens
         self.lane = lane
+        self.tenant = tenant
         self.booked = booked  # it came back when it was told to
         self.serial = 0
         self.released = False
@@ -44,6 +45,7 @@ class Gate:
         self._bookings = Bookings(link.now)
         self._tokens_per_char = TOKENS_PER_CHAR
         self._sent: deque[Ticket] = deque()  # by serial
+        self._live: set[Ticket] = set()  # not seen by the engine yet
         self._unseen = [0 for _ in Lane]
         self._unseen_tokens = [0 for _ in Lane]
         self.draining = False
@@ -71,7 +73,7 @@ class Gate:
         self._check_queue(load, request.lane, tokens)
         booked = self._bookings.redeem(_content(request)) if self._bookings.any else False
         self._check_time(load, request, tokens, booked)
-        ticket = Ticket(chars, tokens, request.lane, booked)
+        ticket = Ticket(chars, tokens, request.lane, request.tenant, booked)
         self._count(ticket, 1)
         return ticket
 
@@ -110,7 +112,7 @@ class Gate:
         outlook, now = load.outlook, self._link.now()
         if outlook is None:
             return
-        due, due_tokens = (0, 0) if booked else self._bookings.due()
+        unseen, unseen_tokens = self._ahead(outlook, request, booked)
         newcomer = Newcomer(
             tokens,
             now - request.arrival,
@@ -118,11 +120,11 @@ class Gate:
             tenant=request.tenant,
             long=tokens > self._long_prompt,
             left_s=None if request.deadline is None else request.deadline - now,
-            unseen=sum(self._unseen[: request.lane + 1]) + due,
-            unseen_tokens=sum(self._unseen_tokens[: request.lane + 1]) + due_tokens,
+            unseen=unseen,
+            unseen_tokens=unseen_tokens,
             booked=booked,
         )
-        if outlook.shares and find_share(outlook, newcomer) is None:
+        if outlook.shares and find_share(outlook, request.lane, request.tenant) is None:
             return  # a tenant that the engine has not heard of for a while may have seats kept for it: it knows
         wait = wait_needed(outlook, self._promise, newcomer)
         if wait > 0:
@@ -131,6 +133,17 @@ class Gate:
                 "the promise (time to first token, time between tokens, deadline) could not be kept for it now",
                 retry_after_s=self._bookings.book(_content(request), tokens, wait, seat),
             )
+
+    def _ahead(self, outlook: Outlook, request: Request, booked: bool) -> tuple[int, int]:
+        """Requests and prompt tokens before it that the load does not show: on the way to the engine, or told to come
+        now. Before a modest tenant's there are only its own."""
+        share = find_share(outlook, request.lane, request.tenant)
+        if share is not None and share.modest:
+            mine = [t for t in self._live if t.lane is request.lane and t.tenant == request.tenant]
+            return len(mine), sum([t.tokens for t in mine])
+        due, tokens = (0, 0) if booked else self._bookings.due()
+        end = request.lane + 1
+        return sum(self._unseen[:end]) + due, sum(self._unseen_tokens[:end]) + tokens
 
     def _room(self, load: Load, lane: Lane) -> int:
         """Requests that would be planned at the next step rather than wait."""
@@ -156,6 +169,10 @@ class Gate:
             self._count(ticket, -1)
 
     def _count(self, ticket: Ticket, sign: int) -> None:
+        if sign > 0:
+            self._live.add(ticket)
+        else:
+            self._live.discard(ticket)
         self._unseen[ticket.lane] += sign
         self._unseen_tokens[ticket.lane] += sign * ticket.tokens
 

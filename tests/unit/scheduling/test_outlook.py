@@ -154,8 +154,8 @@ def test_a_tenant_meets_its_own_share() -> None:
         Share(lane=1, tenant="small", modest=True, seats=5, wait_s=0.0),
     ]
     seen = structs.replace(outlook(10, backlog=10**4), shares=shares)
-    assert find_share(seen, Newcomer(10, 0.0, tenant="big")) is shares[0]
-    assert find_share(seen, Newcomer(10, 0.0, tenant="big", lane=Lane.PRIORITY)) is None
+    assert find_share(seen, Lane.DEFAULT, "big") is shares[0]
+    assert find_share(seen, Lane.PRIORITY, "big") is None
     assert wait_needed(seen, PROMISE, Newcomer(10, 0.0, tenant="small")) == 0.0
     assert wait_needed(seen, PROMISE, Newcomer(10, 0.0, tenant="big")) > 0.0
     assert wait_needed(seen, PROMISE, Newcomer(10, 0.0, tenant="other")) > 0.0  # of a long queue
