@@ -47,6 +47,7 @@ class Share(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     modest: bool  # it has less than its share: the promise is stretched to its letter for it
     seats: int  # of the outlook's, those it may take
     wait_s: float  # until the tokens before its own are computed
+    slow: float = 1.0  # times longer that its prompts take while those of modest tenants, which go first, keep coming
 
 
 class Outlook(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

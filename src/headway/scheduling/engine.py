@@ -231,7 +231,7 @@ class Engine:
         if not promise.ttft_ms and not promise.queue_s and request.deadline is None:
             return None, 0.0, 0.0
         if request.lane is not Lane.FLEX:
-            scheduler.ledger.note(request.lane, request.tenant, request.weight, now)
+            scheduler.ledger.note(request.lane, request.tenant, request.weight, now, tokens)
         newcomer = Newcomer(
             tokens,
             now - request.arrival,

@@ -15,7 +15,7 @@ MOST_AWAY = 1024  # accounts kept of tenants without a live request
 class Account:
     """One tenant in one lane."""
 
-    __slots__ = ("lane", "live", "served", "tenant", "wanted", "wanted_at", "weight")
+    __slots__ = ("_prompts", "lane", "live", "served", "tenant", "wanted", "wanted_at", "weight")
 
     def __init__(self, lane: Lane, tenant: str) -> None:
         self.lane = lane
@@ -25,18 +25,27 @@ class Account:
         self.live = 0  # requests
         self.wanted = 0.0  # most requests live or refused at once, fading
         self.wanted_at = 0.0
+        self._prompts = 0.0  # tokens, fading
 
     def charge(self, tokens: float) -> None:
         self.served += tokens / self.weight
 
-    def want(self, live: int, now: float) -> None:
-        """It has, or would have had, so many requests at once."""
+    def want(self, live: int, now: float, tokens: int = 0) -> None:
+        """It has, or would have had, so many requests at once, the newest with so many prompt tokens."""
         self.wanted = max(self.demand(now), float(live))
-        self.wanted_at = now
+        self._prompts = self._prompts * self._fade(now) + tokens
+        self.wanted_at = max(now, self.wanted_at)
+
+    def prompt_tokens_per_s(self, now: float) -> float:
+        """How fast it has asked of late."""
+        return self._prompts * self._fade(now) / FORGET_S
+
+    def _fade(self, now: float) -> float:
+        return exp(-max(0.0, now - self.wanted_at) / FORGET_S)
 
     def demand(self, now: float) -> float:
         """Requests it is likely to have at once soon."""
-        return max(float(self.live), self.wanted * exp(-max(0.0, now - self.wanted_at) / FORGET_S))
+        return max(float(self.live), self.wanted * self._fade(now))
 
 
 class Ledger:
@@ -68,12 +77,12 @@ class Ledger:
         account.want(account.live, now)
         return account
 
-    def note(self, lane: Lane, tenant: str, weight: float, now: float) -> Account:
-        """The tenant's account; one more live request is wanted."""
+    def note(self, lane: Lane, tenant: str, weight: float, now: float, tokens: int = 0) -> Account:
+        """The tenant's account; one more live request is wanted, with so many prompt tokens."""
         account = self._accounts.pop((lane, tenant), None) or Account(lane, tenant)
         self._accounts[(lane, tenant)] = self._active[(lane, tenant)] = account  # the latest last
         account.weight = weight
-        account.want(account.live + 1, now)
+        account.want(account.live + 1, now, tokens)
         if len(self._accounts) > MOST_AWAY:
             self._forget()
         return account

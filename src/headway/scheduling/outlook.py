@@ -133,6 +133,9 @@ def first_token_s(outlook: Outlook, newcomer: Newcomer) -> float:
     share = find_share(outlook, newcomer.lane, newcomer.tenant)
     before = _before_s(outlook, newcomer, share)
     slow = 1.0 if newcomer.long else outlook.slow
+    if share is not None:
+        slow *= share.slow
+        before *= share.slow
     first = before + newcomer.unseen_tokens * slow * outlook.token_s
     first += slow * _prompt_s(newcomer.tokens, outlook.token_s, outlook.key_s)
     return first + AROUND * outlook.step_s
@@ -156,7 +159,9 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
     seats = share.seats if share else outlook.seats
     if newcomer.booked:
         seats = max(seats, min(seats + GRACE, outlook.last_seats))
-    first = outlook.caution * first_token_s(outlook, newcomer)
+    # What makes others late is above all that modest tenants go before them.
+    caution = 1.0 if share is not None and share.modest else outlook.caution
+    first = caution * first_token_s(outlook, newcomer)
     seat = max(0, newcomer.unseen + 1 - seats) * (outlook.end_s or 0.0)
     wait = 0.0
     if promise.ttft_ms and newcomer.lane is not Lane.FLEX:

@@ -11,6 +11,7 @@ from headway.scheduling.waiting import WaitingQueue
 
 MOST_SHARES = 16  # tenants told apart in an outlook: it is made at every step, from every pair of them
 SPARE = 1.25  # what is kept free for a tenant, relative to the most it wanted at once
+MOST_AHEAD = 0.5  # of the time for prompts, what is expected to go to modest tenants
 LEAST_LEFT = 0.25  # of all seats, what lanes before its own never keep from a lane
 
 
@@ -51,8 +52,9 @@ def shares_of(
     accounts = [a for a in ledger.active(now) if a.lane is not Lane.FLEX]
     accounts = nlargest(MOST_SHARES, accounts, key=lambda a: a.demand(now))
     total = sum([a.weight for a in accounts])
+    granted = {account: seats_for(account, accounts, outlook, now) for account in accounts}
     shares = []
-    for account in accounts:
+    for account, (seats, modest) in granted.items():
         lane = account.lane
         # its own, in turn with the others'
         own: float = waiting.tokens_of(lane, account.tenant) + begun.get(account, 0)
@@ -60,6 +62,8 @@ def shares_of(
         if others and account.served + own / account.weight >= min(others):
             own *= total / account.weight
         wait = min(outlook.waits_s[lane], own * outlook.token_s)
-        seats, modest = seats_for(account, accounts, outlook, now)
-        shares.append(Share(lane=lane, tenant=account.tenant, modest=modest, seats=seats, wait_s=wait))
+        # what modest ones will ask for meanwhile goes first too
+        coming = sum([a.prompt_tokens_per_s(now) for a, (_, first) in granted.items() if first and a is not account])
+        slow = 1.0 if modest else 1.0 / (1.0 - min(MOST_AHEAD, coming * outlook.token_s))
+        shares.append(Share(lane=lane, tenant=account.tenant, modest=modest, seats=seats, wait_s=wait, slow=slow))
     return shares
