@@ -85,7 +85,7 @@ class Stage:
         computed = time.perf_counter()
         emissions = self.scheduler.commit(plan, result)
         committed = time.perf_counter()
-        ended = sum(emission.finish is not None for _, emission in emissions)
+        ended = sum(emission.finish is not None for emission in emissions)
         self.add(ended)
         self._now += STEP_S
         return planned - begin, committed - computed, ended

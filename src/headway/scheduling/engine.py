@@ -175,7 +175,7 @@ class Engine:
         result, interrupt = self._collect()
         collected = clock.now()
         finished = self.scheduler.counters.finished
-        self._outbox += [emission for _, emission in self.scheduler.commit(plan, result)]
+        self._outbox += self.scheduler.commit(plan, result)
         self._ready = True
         committed = clock.now()
         if committed > begin:

@@ -148,14 +148,14 @@ class Scheduler:
             self._planned = plan
         return plan
 
-    def commit(self, plan: Plan, result: StepResult) -> list[tuple[Sequence, Emission]]:
+    def commit(self, plan: Plan, result: StepResult) -> list[Emission]:
         """Takes a computed step's tokens; ends and frees those that are done."""
         assert plan is self._planned, "commit() takes the plan that is in flight"
         self._planned = None
         counters, block_size = self.counters, self.blocks.block_size
         counters.steps += 1
         counters.computed_tokens += plan.tokens
-        emissions: list[tuple[Sequence, Emission]] = []
+        emissions: list[Emission] = []
         now, unwatched = self._now, not self._promise.token_s
         for sequence, work, sampled in zip(plan.sequences, plan.batch.work, result.sampled, strict=True):
             if sequence.finish is not None:
@@ -189,9 +189,9 @@ class Scheduler:
             ):  # as nearly always: one more token, and nothing else to do
                 known.append(token)
                 sequence.last_token = now
-                emissions.append((sequence, Emission(id=sequence.id, tokens=[token])))
+                emissions.append(Emission(id=sequence.id, tokens=[token]))
             else:
-                emissions.append((sequence, self._take(sequence, sampled)))
+                emissions.append(self._take(sequence, sampled))
         if self._unswept:  # of those that ended now, or by a cancel while the step computed
             self._sweep()
         return emissions

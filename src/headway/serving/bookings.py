@@ -6,9 +6,9 @@ from heapq import heappop, heappush
 LONGEST_S = 60.0
 SHARE = 0.8  # of the seats that fall free; the rest is for those who come for the first time
 EARLY_S = 0.05  # clocks and networks differ
-PATIENCE_S = 2.0  # after which a booked seat is given to others
-AHEAD_S = 0.5  # seats of those who are to come so soon are kept for them
-LEARN = 0.05  # weight of one booking in the share of those that come back
+PATIENCE_S = 0.5  # after which a booked seat is given to others
+AHEAD_S = 0.4  # seats of those who are to come so soon are kept for them
+LEARN = 0.1  # weight of one booking in the share of those that come back
 
 
 class Bookings:
@@ -22,7 +22,7 @@ class Bookings:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._next = 0.0
-        self._coming = 0.5  # share of the bookings that are redeemed
+        self._coming = 0.3  # share of the bookings that are redeemed
         self._times: dict[bytes, float] = {}  # by content
         # By time, with prompt tokens; bounded, as bookings are spaced and end in a minute.
         self._queue: list[tuple[float, bytes, int]] = []

@@ -27,7 +27,7 @@ def expect_short_answers(made: Scheduler) -> Scheduler:
 
 def commit(made: Scheduler, plan: Plan, token: int = 7, error: str | None = None) -> list[Emission]:
     sampled = [Sampled(token, error=error) if work.sample else None for work in plan.batch.work]
-    emissions = [emission for _, emission in made.commit(plan, StepResult(sampled, 0.0))]
+    emissions = made.commit(plan, StepResult(sampled, 0.0))
     made.check_integrity()
     return emissions
 
@@ -146,7 +146,7 @@ def test_an_error_ends_only_its_sequence() -> None:
     made.add(make_request(2, [5]))
     plan = made.plan(0.0)
     result = StepResult([Sampled(0, error="not finite"), Sampled(7)], 0.0)
-    emissions = [emission for _, emission in made.commit(plan, result)]
+    emissions = made.commit(plan, result)
     assert emissions == [Emission(id=1, finish=Finish.FAILED, detail="not finite"), Emission(id=2, tokens=[7])]
     made.check_integrity()
 

@@ -60,11 +60,11 @@ def test_seats_are_kept_for_those_who_are_to_come_soon() -> None:
         bookings.book(b"%d" % n, 100, 2.0, 0.0)
     assert bookings.due() == (0, 0)  # of 40 in about two seconds
     clock.advance(2.0 - AHEAD_S + 0.1)
-    assert bookings.due() == (20, 2000)  # half of them, until it is known how many come back
+    assert bookings.due() == (12, 1200)  # some of them, until it is known how many come back
     clock.advance(AHEAD_S)
     for n in range(10):
         assert bookings.redeem(b"%d" % n)
-    assert 20 <= bookings.due()[0] < 30  # of 30: more than half, as ten came
+    assert 20 <= bookings.due()[0] < 30  # of 30: most, as ten came
     clock.advance(PATIENCE_S)
     assert bookings.due() == (0, 0) and not bookings.any
 
@@ -82,11 +82,11 @@ def rounds(bookings: Bookings, clock: ManualClock, count: int, come: bool) -> in
 
 
 def test_who_never_comes_back_soon_keeps_no_seats_and_who_does_keeps_them() -> None:
-    """Forgetting is exponential: after `n` no-shows the kept share is half of 0.95^n."""
+    """Forgetting is exponential: after `n` no-shows the kept share is 0.3 x 0.9^n."""
     clock = ManualClock()
-    assert rounds(Bookings(clock.now), clock, 0, come=False) == 10
+    assert rounds(Bookings(clock.now), clock, 0, come=False) == 6
     assert rounds(Bookings(clock.now), clock, 100, come=False) == 0
-    assert rounds(Bookings(clock.now), clock, 100, come=True) == 19
+    assert rounds(Bookings(clock.now), clock, 100, come=True) >= 19
     mended = Bookings(clock.now)
     rounds(mended, clock, 100, come=False)
     clock.advance(10.0)
