@@ -63,7 +63,8 @@ class Planner:
         plan = Plan()
         self.starved = False
         self._peaks.clear()
-        self._grow_all()
+        if self._blocks.available < len(self._running):
+            self._grow_all()  # else there is one for each
         prefills = self._interactive_decodes(plan)
         waiting = len(self._waiting)
         plan.owing = True
@@ -106,6 +107,9 @@ class Planner:
             if lane is flex or len(known) - start > 1:
                 rest[lane].append(sequence)
                 continue
+            if start >= sequence.room:
+                grown = self._blocks.grow(sequence, start + 1)
+                assert grown, "there was a block for each"
             work.append(Work(sequence.slot, start, known[start:], sequence.tables, True))  # type: ignore[arg-type]
             sequences.append(sequence)
             context += start
@@ -126,6 +130,8 @@ class Planner:
             left -= self.pace.decode_s(sequence.computed + 1)
             if left < 0 and plan.tokens and not plan.owing:
                 break
+            if sequence.computed >= sequence.room and not self._blocks.grow(sequence, sequence.computed + 1):
+                continue  # newcomers have left none
             self._put(plan, sequence, 1)
 
     # -- prompts ---------------------------------------------------------------------------------------------------
