@@ -153,7 +153,7 @@ class Rig:
     def expect_short_answers(self) -> None:
         """Has the engine believe that answers are one token long: it lets in too many, and some must leave."""
         for _ in range(256):
-            self.scheduler.planner.forecast.observe(1)
+            self.scheduler.planner.kv.forecast.observe(1)
 
     def step(self) -> bool:
         """One step, then everything that must hold after it."""

@@ -13,8 +13,8 @@ from headway.core.config import LaneSettings, PromiseSettings
 from headway.core.lane import Lane
 from headway.core.request import EngineRequest
 from headway.model.fake_runner import default_info
+from headway.scheduling.least_share import MOST_OWED
 from headway.scheduling.pace import LEAST_CHUNK, MARGIN
-from headway.scheduling.planner import MOST_OWED
 
 GAP = 0.05
 LOW = 10**6  # ids of the requests of the lower lane begin here

@@ -107,7 +107,7 @@ def test_another_length_of_long_prompts_and_least_share() -> None:
     rig.submit(make_request(20, [5] * 11), make_request(21, [6] * 10))
     rig.step()
     assert {s.id: s.long for s in rig.scheduler.waiting} == {20: True, 21: False}
-    assert rig.scheduler.planner.lanes.least_share == 0.3
+    assert rig.scheduler.planner._least.share == 0.3
 
 
 def test_queue_s_and_token_s_of_now_hold_for_those_who_come() -> None:

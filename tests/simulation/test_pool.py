@@ -8,7 +8,7 @@ from rig import Rig, make_request, make_settings
 from headway.core.events import Finish
 from headway.core.lane import Lane
 from headway.model.fake_runner import default_info
-from headway.scheduling.planner import Planner
+from headway.scheduling.running import RunningSet
 from headway.scheduling.sequence import Sequence
 from headway.scheduling.victims import seniority
 
@@ -21,13 +21,13 @@ def tight(blocks: int, prefix_cache: bool = True, sequences: int = 8) -> Rig:
 def watch_victims(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Sequence, list[Sequence]]]:
     """Everybody that leaves, with those it was chosen from."""
     seen: list[tuple[Sequence, list[Sequence]]] = []
-    preempt = Planner._preempt
+    remove = RunningSet.remove
 
-    def watch(planner: Planner, victim: Sequence) -> None:
-        seen.append((victim, list(planner._running.sequences)))
-        preempt(planner, victim)
+    def watch(running: RunningSet, victim: Sequence) -> None:
+        seen.append((victim, list(running)))
+        remove(running, victim)
 
-    monkeypatch.setattr(Planner, "_preempt", watch)
+    monkeypatch.setattr(RunningSet, "remove", watch)
     return seen
 
 
@@ -96,7 +96,7 @@ def test_what_is_foreseen_prevents_preemptions(believes_in_short_answers: bool) 
         rig.expect_short_answers()
     else:
         for _ in range(256):
-            rig.scheduler.planner.forecast.observe(40)
+            rig.scheduler.planner.kv.forecast.observe(40)
     rig.submit(*(make_request(n, [n + 5] * 10, max_tokens=40, stop_token_ids=(2,)) for n in range(30)))
     rig.run()
     rig.check_stories()

@@ -134,7 +134,7 @@ class Engine:
             long=survey.long,
             long_keys=survey.long_keys,
             ends_per_s=self._admission.ends_per_s,
-            kv_seats=scheduler.planner.kv_seats(),
+            kv_seats=scheduler.planner.kv.seats(),
             prompt=self._admission.usual_prompt,
             flex_s=scheduler.pace.flex_step_s if survey.lanes[Lane.FLEX].running else 0.0,
             caution=self._admission.caution,

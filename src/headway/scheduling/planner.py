@@ -7,20 +7,15 @@ from headway.core.events import Emission
 from headway.core.lane import Lane
 from headway.core.runner import Opening, Work
 from headway.scheduling.cost_model import attended
-from headway.scheduling.forecast import Forecast
-from headway.scheduling.pace import LEAST_CHUNK, Pace
+from headway.scheduling.kv_room import KvRoom
+from headway.scheduling.least_share import LeastShare
+from headway.scheduling.pace import Pace
 from headway.scheduling.plan import Counters, Plan
 from headway.scheduling.policy import Policy
 from headway.scheduling.requirements import Requirements
 from headway.scheduling.running import RunningSet
 from headway.scheduling.sequence import Sequence
-from headway.scheduling.victims import choose_victim, price
 from headway.scheduling.waiting import WaitingQueue
-
-MOST_OWED = 4 * LEAST_CHUNK  # tokens, or what one step owes: a lane does not get all that it missed at once
-# Of all blocks, what the oldest flex sequence may hold without having to leave for newcomers of the other lanes.
-SAFE_PART = 0.25
-TYPICAL = 16  # running sequences, whose mean stands for a newcomer
 
 
 class Planner:
@@ -41,11 +36,8 @@ class Planner:
         fail: Callable[[Sequence, str], None],
     ) -> None:
         """`fail` ends a sequence that can never be served."""
-        self.policy = policy
         self.pace = pace
-        self.lanes = lanes
-        self.forecast = Forecast(running.blocks.block_size)
-        self.starved = False  # the last plan could not let a newcomer in for lack of blocks
+        self.kv = KvRoom(running, waiting, requirements, counters, fail)
         self._running = running
         self._waiting = waiting
         self._blocks = running.blocks
@@ -53,45 +45,35 @@ class Planner:
         self._budget = budget
         self._counters = counters
         self._fail = fail
-        self._owed = [0.0 for _ in Lane]  # tokens
-        self._last_victim: int | None = None
-        self._kept = [0 for _ in Lane]  # blocks kept from the lanes before, for one that is owed and needs them
-        self._peaks: dict[bool, int] = {}  # this plan's forecast of blocks, with and without flex
+        self._least = LeastShare(budget)
+        self.reconfigure(lanes, policy)
+
+    def reconfigure(self, lanes: LaneSettings, policy: Policy) -> None:
+        """From the next plan on."""
+        self.policy = policy
+        self._least.share = lanes.least_share
+        self.kv.spares_oldest_flex = lanes.least_share > 0
+        self._long_share = lanes.long_prompt_share
 
     def fill(self, now: float) -> Plan:
         """A new plan; may preempt and let in."""
         plan = Plan()
-        self.starved = False
-        self._peaks.clear()
-        if self._blocks.available < len(self._running):
-            self._grow_all()  # else there is one for each
+        self.kv.begin()
         prefills = self._interactive_decodes(plan)
         waiting = len(self._waiting)
         plan.owing = True
         for lane in (Lane.DEFAULT, Lane.FLEX):
-            if self._owed[lane] >= LEAST_CHUNK:
-                self._serve(plan, lane, prefills[lane], now, int(self._owed[lane]))
+            if due := self._least.due(lane):
+                self._serve(plan, lane, prefills[lane], now, due)
         plan.owing = False
         for lane in Lane:
             if prefills[lane] or waiting:
                 self._serve(plan, lane, prefills[lane], now, self._budget)
-        self._settle(plan)
+        busy = [bool(self._running.counts[lane] or self._waiting.count(lane)) for lane in Lane]
+        self._least.settle(plan.lane_tokens, busy)
         return plan
 
     # -- decodes ---------------------------------------------------------------------------------------------------
-
-    def _grow_all(self) -> None:
-        """A block for everyone whose next token needs one; somebody leaves if there is none."""
-        for sequence in [s for s in self._running.sequences if s.computed >= s.room]:
-            while sequence.slot is not None:
-                length = len(sequence.known)
-                if not self._requirements.fits(length):
-                    self._fail(sequence, self._requirements.too_long(length))
-                    self._running.sweep()
-                elif self._blocks.grow(sequence, length):
-                    break
-                else:
-                    self._preempt(choose_victim(self._running.sequences, self._last_victim))
 
     def _interactive_decodes(self, plan: Plan) -> list[list[Sequence]]:
         """Plans every sequence of the interactive lanes with one uncomputed token. The others by lane: flex ones, and
@@ -144,7 +126,7 @@ class Planner:
         mine = [s for s in mine if s.uncomputed > 1 and s.slot is not None and s.id not in plan.taken]
         long = [s for s in mine if s.long]
         room = min(self._room(plan, lane, 0), end - plan.tokens)
-        kept = int(room * self.lanes.long_prompt_share) if long or self._waiting.newcomer(lane, long=True) else 0
+        kept = int(room * self._long_share) if long or self._waiting.newcomer(lane, long=True) else 0
         for prefills, is_long in (([s for s in mine if not s.long], False), (long, True)):
             limit = end if is_long else end - kept
             spare = 0 if is_long else kept
@@ -196,7 +178,7 @@ class Planner:
     def _let_in(self, plan: Plan, lane: Lane, now: float, limit: int, spare: int, long: bool, before: float) -> None:
         """Those whose turn is `before` another's. Who comes back after a preemption stands before newcomers, but after
         prompts that have begun."""
-        waiting, running = self._waiting, self._running
+        waiting = self._waiting
         while waiting.count(lane):
             head = None if long or before < float("inf") else waiting.returning(lane)
             head = head or waiting.newcomer(lane, long)
@@ -210,17 +192,14 @@ class Planner:
             if not self._requirements.fits(length):  # it was preempted when it had just outgrown the pool
                 self._fail(head, self._requirements.too_long(length))
                 continue
-            if running.full and not self._evict_flex(plan, lane):
+            if self._running.full and not self.kv.evict_flex(lane, plan.taken):
                 return
-            if not self._admit(plan, head):
-                self.starved = True
-                self._keep(head)
+            if not self.kv.admit(head, plan.taken, self._least.full(lane)):
                 return
             if self._room(plan, lane, head.computed) - spare <= 0:  # its cached prefix makes its tokens dearer
                 self._blocks.release(head)
                 return
             waiting.remove(head)
-            self._kept[lane] = 0
             self._open(plan, head)
             self._prefill(plan, head, limit, spare)
 
@@ -228,90 +207,6 @@ class Planner:
         running, waiting = self._running, self._waiting
         ahead = len(running) if head.lane is Lane.FLEX else running.interactive
         return self.policy.seats(now, len(running), ahead, len(waiting), waiting.oldest.arrival) > 0
-
-    def _admit(self, plan: Plan, head: Sequence) -> bool:
-        """Gives it blocks, if it is likely to end without anybody having to leave for it. Flex leaves for others."""
-        if not self._foreseen(head):
-            return False
-        # One block of headroom for each that runs: all can grow once more before anybody is preempted, and who was
-        # preempted in this very plan does not come straight back.
-        while not self._blocks.admit(head, headroom=len(self._running) + self._kept_from(head.lane)):
-            if not self._evict_flex(plan, head.lane):
-                return False
-        return True
-
-    def _foreseen(self, head: Sequence) -> bool:
-        running, size = self._running, self._blocks.block_size
-        with_flex = head.lane is Lane.FLEX
-        if with_flex and not self._safe(head) and any(map(self._waiting.count, (Lane.PRIORITY, Lane.DEFAULT))):
-            return False  # it would have to leave for them
-        if not (len(running) if with_flex else running.interactive):
-            return True
-        total = self._blocks.total - self._kept_from(head.lane)
-        if (running.limits + head.limit) // size + len(running) + 1 <= total:
-            return True  # even if all grow as long as they may
-        if with_flex not in self._peaks:
-            self._peaks[with_flex] = self.peak(with_flex)
-        need = self._peaks[with_flex] + self.forecast.blocks(head)
-        if need > total:
-            return False
-        self._peaks[with_flex] = need
-        return True
-
-    def kv_seats(self) -> int:
-        """Interactive sequences of a typical size for whose blocks there will be room."""
-        running, size, total = self._running, self._blocks.block_size, self._blocks.total
-        if not running.interactive:
-            return self._budget
-        total -= self._kept_from(Lane.PRIORITY)
-        some = running.sequences[:TYPICAL]
-        typical = max(1, sum([self.forecast.blocks(s) for s in some]) // len(some))
-        most = running.limits // size + len(running)
-        peak = most if most + typical <= total else self.peak(with_flex=False)
-        return max(0, total - peak) // typical
-
-    def peak(self, with_flex: bool) -> int:
-        """Blocks that those who run will hold at most, as far as is foreseen."""
-        held = self._blocks.total - self._blocks.available
-        sequences = self._running.sequences
-        if not with_flex and self._running.counts[Lane.FLEX]:
-            held -= sum([len(s.tables[0]) for s in self._running.flex])
-            sequences = [s for s in sequences if s.lane is not Lane.FLEX]
-        return self.forecast.peak(sequences, max(0, held))
-
-    def _evict_flex(self, plan: Plan, lane: Lane) -> bool:
-        """A flex sequence leaves for a newcomer of another lane. False: there is none."""
-        flex = [] if lane is Lane.FLEX else self._running.flex[:]
-        if flex and self.lanes.least_share and self._safe(flex[0]):
-            del flex[0]  # or what it is owed would be spent on computing the same again and again
-        flex = [s for s in flex if s.id not in plan.taken]
-        if not flex:
-            return False
-        self._preempt(min(flex, key=price))
-        return True
-
-    def _safe(self, flex: Sequence) -> bool:
-        """Whether it may stay while it is the oldest of its lane."""
-        return self.forecast.blocks(flex) <= SAFE_PART * self._blocks.total
-
-    def _keep(self, head: Sequence) -> None:
-        """A lane that is owed all it can be, and lacks blocks, gets one more of those that fall free at each step."""
-        if self._owed[head.lane] >= self._most_owed():
-            need = min(self.forecast.blocks(head), int(SAFE_PART * self._blocks.total))
-            self._kept[head.lane] = min(need, self._kept[head.lane] + 1)
-
-    def _kept_from(self, lane: Lane) -> int:
-        return sum(self._kept[lane + 1 :])
-
-    def _most_owed(self) -> float:
-        return max(MOST_OWED, self.lanes.least_share * self._budget)
-
-    def _preempt(self, victim: Sequence) -> None:
-        """The known tokens stay, and computing them again gives the same ones (decision 2)."""
-        self._counters.preemptions += 1
-        self._last_victim = victim.id
-        self._running.remove(victim)
-        self._waiting.add(victim)
 
     def _open(self, plan: Plan, sequence: Sequence) -> None:
         slot = self._running.open(sequence)
@@ -325,19 +220,3 @@ class Planner:
         self._counters.cached_tokens += sequence.computed
         plan.started.append(sequence)
         plan.emissions.append(Emission(id=sequence.id, started=True, cached_tokens=sequence.cached_tokens))
-
-    # -- what lanes are owed ---------------------------------------------------------------------------------------
-
-    def _settle(self, plan: Plan) -> None:
-        """A lane with work is owed its least share of what the lanes before it got."""
-        before = plan.lane_tokens[Lane.PRIORITY]
-        for lane in (Lane.DEFAULT, Lane.FLEX):
-            got = plan.lane_tokens[lane]
-            if self._running.counts[lane] or self._waiting.count(lane):
-                owed = self._owed[lane] + self.lanes.least_share * before - got
-                self._owed[lane] = min(self._most_owed(), max(0.0, owed))
-            else:
-                self._owed[lane] = 0.0
-            if not self._waiting.count(lane):
-                self._kept[lane] = 0
-            before += got

@@ -65,10 +65,10 @@ class Scheduler:
         self._promise = settings.promise
         self._long_prompt = settings.lanes.long_prompt_tokens
         self.waiting.set_aging(settings.lanes.aging_tokens)
-        self.planner.lanes = settings.lanes
-        if settings.batching != self._batching:
-            self._batching = settings.batching
-            self.planner.policy = make_policy(settings.batching, self.capacity)
+        changed = settings.batching != self._batching
+        self._batching = settings.batching
+        policy = make_policy(settings.batching, self.capacity) if changed else self.policy
+        self.planner.reconfigure(settings.lanes, policy)
 
     @property
     def has_work(self) -> bool:
@@ -77,7 +77,7 @@ class Scheduler:
     @property
     def room(self) -> int:
         """How many newcomers could join without waiting for another to finish, as far as is known."""
-        return 0 if self.planner.starved else self.policy.room(len(self.running))
+        return 0 if self.planner.kv.starved else self.policy.room(len(self.running))
 
     @property
     def policy(self) -> Policy:
@@ -278,7 +278,7 @@ class Scheduler:
         if sequence.first_s:
             self._firsts.append(sequence)
         if finish is not None:
-            self.planner.forecast.observe(sequence.emitted)
+            self.planner.kv.forecast.observe(sequence.emitted)
             self._end(sequence, finish, "")
         elif sequence.token_end is None and self._promise.token_s:
             self._watch_tokens(sequence)

@@ -19,7 +19,7 @@ def scheduler(
     """It expects answers of so many tokens."""
     made = Scheduler(info or default_info(block_size=4), make_settings(**settings), costs or CostModel())
     for _ in range(256):
-        made.planner.forecast.observe(answers)
+        made.planner.kv.forecast.observe(answers)
     return made
 
 

@@ -21,7 +21,7 @@ def scheduler(info: RunnerInfo | None = None, **settings: Any) -> Scheduler:
 def expect_short_answers(made: Scheduler) -> Scheduler:
     """It believes that answers are one token long, and lets in too many."""
     for _ in range(256):
-        made.planner.forecast.observe(1)
+        made.planner.kv.forecast.observe(1)
     return made
 
 
