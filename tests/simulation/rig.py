@@ -16,7 +16,7 @@ from headway.core.config import (
     Settings,
     TuningSettings,
 )
-from headway.core.events import Emission, Finish, StepMessage
+from headway.core.events import Emission, Finish, Outlook, StepMessage
 from headway.core.lane import Lane
 from headway.core.request import Cancel, EngineRequest, worker_of
 from headway.core.runner import Batch, RunnerInfo, StepResult
@@ -79,6 +79,27 @@ def make_settings(
         lanes=lanes or LaneSettings(),
         tuning=tuning or TuningSettings(),
     )
+
+
+def make_outlook(**changes: Any) -> Outlook:
+    """Five streams, one free seat, nothing before a newcomer."""
+    fields = {
+        "streams": 5,
+        "seats": 1,
+        "last_seats": 4,
+        "waits_s": [0.0, 0.0, 0.0],
+        "long_waits_s": [0.0, 0.0, 0.0],
+        "token_s": 1e-3,
+        "key_s": 0.0,
+        "caution": 1.05,
+        "slow": 1.0,
+        "unloaded_token_s": 5e-4,
+        "unloaded_key_s": 0.0,
+        "unloaded_step_s": 0.01,
+        "step_s": 0.04,
+        "end_s": 0.2,
+    }
+    return Outlook(**(fields | changes))
 
 
 def alone(request: EngineRequest, info: RunnerInfo, vocabulary: Vocabulary) -> tuple[list[int], Finish]:

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 from rig import make_request, make_settings
-from watch import step_time
+from watch import drive, step_time
 
 from headway.core.clock import ManualClock
 from headway.core.config import LaneSettings, PromiseSettings, QueueSettings
@@ -76,25 +76,20 @@ def replay(total: int, check_every: int, seed: int = 0) -> dict[Finish, int]:
 
     runner = QuickRunner(info, clock=clock, step_time=lambda batch: 0.4 * step_time(batch))
     engine = Engine(runner, settings, clock, EPOCH, publish)
-    source, rng = requests(total, 90.0, seed), random.Random(seed)
-    coming = next(source, None)
-    for step in count():
-        while coming is not None and coming.arrival <= clock.now():
-            live.add(coming.id)
-            engine.submit(coming)
-            if rng.random() < 0.02:
-                engine.submit(
-                    Cancel(id=rng.randrange(max(0, coming.id - 50), coming.id + 1), epoch=EPOCH, reason="gone")
-                )
-            coming = next(source, None)
-        wake = engine.next_wake(clock.now())
-        if wake is None and coming is None:
-            break
-        wakes = [t for t in (wake, coming.arrival if coming else None) if t is not None]
-        clock.advance(max(0.0, min(wakes) - clock.now()))
-        engine.step()
-        if step % check_every == 0:
+    rng, steps = random.Random(seed), count()
+
+    def submit(request: EngineRequest) -> None:
+        live.add(request.id)
+        engine.submit(request)
+        if rng.random() < 0.02:
+            gone = rng.randrange(max(0, request.id - 50), request.id + 1)
+            engine.submit(Cancel(id=gone, epoch=EPOCH, reason="gone"))
+
+    def check() -> None:
+        if next(steps) % check_every == 0:
             engine.scheduler.check_integrity()
+
+    drive(engine, clock, requests(total, 90.0, seed), submit, every=check)
     engine.scheduler.check_integrity()
     load = engine.load()
     assert not live and not engine.has_work and sum(ends.values()) == total

@@ -8,11 +8,13 @@ from typing import Any
 
 from rig import Rig
 
+from headway.core.clock import ManualClock
 from headway.core.events import Finish, StepMessage
 from headway.core.request import EngineRequest
 from headway.core.runner import Batch
 from headway.model.fake_runner import default_info
 from headway.scheduling.cost_model import StepLoad
+from headway.scheduling.engine import Engine
 from headway.scheduling.plan import Plan
 
 
@@ -54,19 +56,7 @@ class Watched(Rig):
 
     def play(self, source: Iterator[EngineRequest], until: float, every: Callable[[], None] = lambda: None) -> None:
         """Steps up to a time, or until there is nothing left."""
-        clock, engine = self.clock, self.engine
-        coming = next(source, None)
-        while clock.now() < until:
-            while coming is not None and coming.arrival <= clock.now():
-                self.submit(coming)
-                coming = next(source, None)
-            every()
-            wake = engine.next_wake(clock.now())
-            if wake is None and coming is None:
-                return
-            wakes = [t for t in (wake, coming.arrival if coming else None) if t is not None]
-            clock.advance(max(0.0, min(wakes) - clock.now()))
-            engine.step()
+        drive(self.engine, self.clock, source, self.submit, until, every)
 
     def first(self, request: int) -> float:
         """Seconds from arrival to the first token."""
@@ -87,3 +77,26 @@ class Watched(Rig):
             self.times[emission.id] += [now] * len(emission.tokens)
             if emission.finish is not None:
                 self.ends[emission.id] = (now, emission.finish)
+
+
+def drive(
+    engine: Engine,
+    clock: ManualClock,
+    source: Iterator[EngineRequest],
+    submit: Callable[[EngineRequest], None],
+    until: float = float("inf"),
+    every: Callable[[], None] = lambda: None,
+) -> None:
+    """Delivers each request at its arrival and steps, sleeping as the engine says; calls `every` before each step."""
+    coming = next(source, None)
+    while clock.now() < until:
+        while coming is not None and coming.arrival <= clock.now():
+            submit(coming)
+            coming = next(source, None)
+        every()
+        wake = engine.next_wake(clock.now())
+        if wake is None and coming is None:
+            return
+        wakes = [t for t in (wake, coming.arrival if coming else None) if t is not None]
+        clock.advance(max(0.0, min(wakes) - clock.now()))
+        engine.step()

@@ -8,6 +8,7 @@ from __future__ import annotations  # matplotlib's types exist only where it is 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -61,10 +62,8 @@ def check_path(path: Path) -> None:
         raise InvalidRequest(f"a plot is an .svg or a .png file, not {path}")
     if not path.parent.is_dir():
         raise InvalidRequest(f"plot {path}: there is no such folder")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise HeadwayError("plots need matplotlib: pip install 'headway[plot]' (or: pip install matplotlib)") from None
+    if find_spec("matplotlib") is None:
+        raise HeadwayError("plots need matplotlib: pip install 'headway[plot]' (or: pip install matplotlib)")
 
 
 def curve(

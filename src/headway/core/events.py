@@ -98,7 +98,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     running: int
     free_blocks: int  # free or cached and evictable
     total_blocks: int
-    predicted_wait_s: float  # until a request queued now would be planned first, a coarse estimate
+    predicted_wait_s: float  # until a request queued now would be planned first
     steps: int = 0
     computed_tokens: int = 0  # prefill and decode tokens computed since start
     cached_tokens: int = 0  # prompt tokens served from the prefix cache since start

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from math import exp
 
 from headway.core.config import QueueSettings
+from headway.scheduling.quantile import Quantile
 
-LONGEST_RETRY_S = 60.0
-SHORTEST_RETRY_S = 0.05
-UNKNOWN_WAIT_S = 1.0  # before anything has been measured
 USUAL = 0.9  # share of prompts that are no longer than the usual one
-LEARN = 0.1  # relative step of that length, per prompt
+LEARN_PROMPT = 0.1  # relative step of its length, per prompt
+SHORT_PROMPT = 64.0  # tokens; below, the step gets no smaller
 KEPT = 0.97  # share of first tokens that come in the time that was allowed for
 LEARN_CAUTION = 0.01
+UNKNOWN_CAUTION = 1.05
 LEAST_CAUTION, MOST_CAUTION = 0.8, 1.5
 LEAST_TELLING_S = 0.2  # shorter predictions are mostly the step under way
 MEMORY_S = 5.0  # seconds of computing that a rate looks back on
@@ -42,62 +42,55 @@ class Demand:
     waiting_tokens: int  # their tokens
     room: int  # how many of them could join the running set at the next step
 
+    @property
+    def ends_needed(self) -> int:
+        """Sequences that must end before it can join."""
+        return max(0, self.waiting + 1 - self.room)
+
 
 class Admission:
-    """Bounds the queue by count and tokens, and says when a refused request should come back."""
+    """Bounds the queue by count and tokens, and learns from steps and arrivals what an outlook is made of."""
 
     def __init__(self, settings: QueueSettings) -> None:
         self.settings = settings
-        self._tokens = Rate()
         self._finishes = Rate()
-        self.usual_prompt = 0.0  # tokens that most prompts of late do not exceed
-        self.caution = 1.05  # times the prediction in which nearly all first tokens of late have come
-
-    def record(self, tokens: int, finishes: int, seconds: float) -> None:
-        """What one step computed, and how many sequences it ended."""
-        self._tokens.record(tokens, seconds)
-        self._finishes.record(finishes, seconds)
-
-    def saw_prompt(self, tokens: int) -> None:
-        """Somebody wants so many prompt tokens computed. The quantile climbs and falls by steps that balance at USUAL
-        (Robbins and Monro 1951), so that one very long prompt moves it by no more than another."""
-        step = LEARN * max(self.usual_prompt, 64.0)
-        self.usual_prompt += step * (USUAL if tokens > self.usual_prompt else USUAL - 1.0)
-
-    def saw_first_token(self, predicted_s: float, seconds: float) -> None:
-        """A first token came after `seconds`, predicted when its request was let in. The same kind of quantile."""
-        if predicted_s >= LEAST_TELLING_S:
-            change = KEPT if seconds > self.caution * predicted_s else KEPT - 1.0
-            self.caution = min(MOST_CAUTION, max(LEAST_CAUTION, self.caution + LEARN_CAUTION * change))
-
-    @property
-    def ends_per_s(self) -> float | None:
-        """Sequences ended per second of computing."""
-        return self._finishes.per_second
+        self._prompts = Quantile(USUAL, 0.0, LEARN_PROMPT)
+        self._lateness = Quantile(KEPT, UNKNOWN_CAUTION, LEARN_CAUTION)
 
     def problem(self, demand: Demand, prompt_tokens: int) -> str | None:
         """Why the queue does not take one more. A request that is next and has a seat is always taken."""
         limits = self.settings
-        if demand.waiting + 1 - demand.room > limits.max_requests:
+        if demand.ends_needed > limits.max_requests:
             return f"the queue is full: {demand.waiting} requests wait"
         tokens = demand.waiting_tokens + prompt_tokens
         if tokens > limits.max_tokens and (demand.waiting or demand.room < 1):
             return f"the queue is full: {tokens} prompt tokens would wait, of at most {limits.max_tokens}"
         return None
 
-    def predicted_wait_s(self, demand: Demand, backlog: int) -> float:
-        """Until a request queued now would be planned first: the `backlog` of tokens to compute before, at the recent
-        speed, or the ends it needs to see, at their recent pace. Coarse; a cost model will know better."""
-        wait = 0.0
-        if demand.waiting:
-            speed = self._tokens.per_second
-            wait = backlog / speed if speed else UNKNOWN_WAIT_S
-        ends = demand.waiting + 1 - demand.room
-        if ends > 0:
-            pace = self._finishes.per_second
-            wait = max(wait, ends / pace if pace else UNKNOWN_WAIT_S)
-        return wait
+    def saw_ends(self, count: int, seconds: float) -> None:
+        """One step ended so many sequences."""
+        self._finishes.record(count, seconds)
 
-    def retry_after_s(self, demand: Demand, backlog: int) -> float:
-        """When a refused request should come back."""
-        return min(LONGEST_RETRY_S, max(SHORTEST_RETRY_S, self.predicted_wait_s(demand, backlog)))
+    def saw_prompt(self, tokens: int) -> None:
+        """Somebody wants so many prompt tokens computed."""
+        self._prompts.observe(tokens, max(self._prompts.value, SHORT_PROMPT))
+
+    def saw_first_token(self, predicted_s: float, seconds: float) -> None:
+        """A first token came after `seconds`, predicted when its request was let in."""
+        if predicted_s >= LEAST_TELLING_S:
+            self._lateness.observe(seconds / predicted_s)
+
+    @property
+    def ends_per_s(self) -> float | None:
+        """Sequences ended per second of computing; None before any step."""
+        return self._finishes.per_second
+
+    @property
+    def usual_prompt(self) -> float:
+        """Tokens that most prompts of late do not exceed."""
+        return self._prompts.value
+
+    @property
+    def caution(self) -> float:
+        """Times the prediction in which nearly all first tokens of late have come."""
+        return min(MOST_CAUTION, max(LEAST_CAUTION, self._lateness.value))

@@ -3,7 +3,30 @@
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
+from headway.core.config import PromiseSettings
+from headway.core.events import Emission, Finish
 from headway.scheduling.sequence import Sequence
+
+
+def verdict(sequence: Sequence, now: float, promise: PromiseSettings) -> Emission | None:
+    """The last emission of a live sequence whose time is up; None: it is not."""
+    if sequence.deadline is not None and sequence.deadline <= now:
+        if sequence.truncate and sequence.emitted:
+            return Emission(id=sequence.id, finish=Finish.LENGTH, detail="cut at the request's deadline")
+        where = "while it ran" if sequence.started else "in the queue"
+        return Emission(id=sequence.id, finish=Finish.EXPIRED, detail=f"the request's deadline passed {where}")
+    if not sequence.started:
+        if sequence.queue_end is None or sequence.queue_end > now:
+            return None
+        # Whoever comes back after as long again finds a shorter queue, or is told so at once.
+        limit = promise.queue_s
+        detail = f"no step could be given to it within {limit:g} s (promise.queue_s)"
+        return Emission(id=sequence.id, finish=Finish.REFUSED, detail=detail, retry_after_s=limit)
+    watched = sequence.token_end is not None and promise.token_s
+    if watched and sequence.last_token + promise.token_s <= now:
+        detail = f"no token could be given to it within {promise.token_s:g} s (promise.token_s)"
+        return Emission(id=sequence.id, finish=Finish.EXPIRED, detail=detail)
+    return None
 
 
 class Deadlines:

@@ -16,7 +16,7 @@ from headway.core.runner import Batch, Opening, Runner, StepResult, Work
 from headway.core.sampling import Sampling
 from headway.scheduling.admission import Admission
 from headway.scheduling.cost_model import CostModel
-from headway.scheduling.outlook import Newcomer, Standing, first_token_s, look, wait_needed
+from headway.scheduling.outlook import Newcomer, Standing, first_token_s, look, queue_wait_s, wait_needed
 from headway.scheduling.plan import Plan
 from headway.scheduling.scheduler import Scheduler
 from headway.scheduling.shares import shares_of
@@ -106,7 +106,7 @@ class Engine:
             running=len(scheduler.running),
             free_blocks=scheduler.blocks.available,
             total_blocks=scheduler.blocks.total,
-            predicted_wait_s=self._admission.predicted_wait_s(demand, survey.backlog),
+            predicted_wait_s=queue_wait_s(outlook, Lane.FLEX, demand.ends_needed),
             steps=counters.steps,
             computed_tokens=counters.computed_tokens,
             cached_tokens=counters.cached_tokens,
@@ -184,7 +184,7 @@ class Engine:
         for sequence in self.scheduler.take_first():
             self._admission.saw_first_token(sequence.first_s, committed - sequence.added)
             sequence.first_s = 0.0
-        self._admission.record(plan.tokens, self.scheduler.counters.finished - finished, committed - begin)
+        self._admission.saw_ends(self.scheduler.counters.finished - finished, committed - begin)
         if not self.scheduler.running:
             self._send()
         if self._on_step is not None:
@@ -226,7 +226,7 @@ class Engine:
         demand = survey.demand(request.lane, scheduler.room)
         problem = self._admission.problem(demand, tokens)
         if problem is not None:
-            return problem, self._admission.retry_after_s(demand, survey.backlog), 0.0
+            return problem, queue_wait_s(self._outlook(survey), request.lane, demand.ends_needed), 0.0
         promise = self._settings.promise
         if not promise.ttft_ms and not promise.queue_s and request.deadline is None:
             return None, 0.0, 0.0

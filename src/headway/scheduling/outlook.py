@@ -10,6 +10,7 @@ from headway.scheduling.cost_model import CostModel, StepLoad, attended
 from headway.scheduling.pace import LEAST_CHUNK
 
 TYPICAL_CHUNK_START = 256  # position in a prompt at which a token's cost is taken for all
+UNKNOWN_END_S = 1.0  # until a stream ends, before any has
 UNLOADED = 2.0  # times its own unloaded prefill that a prompt may take beyond ttft_ms
 GRACE = 2  # seats more than there are, for one that was told to come now
 # Steps beside those for the tokens: half of the one under way when it comes, and what its last piece leaves of the one
@@ -177,6 +178,12 @@ def wait_needed(outlook: Outlook, promise: PromiseSettings, newcomer: Newcomer) 
     if newcomer.left_s is not None:
         wait = max(wait, first + (0.0 if promise.ttft_ms else seat) - newcomer.left_s)
     return max(0.0, wait)
+
+
+def queue_wait_s(outlook: Outlook, lane: Lane, ends: int) -> float:
+    """Seconds until a request queued now is planned first: the tokens before it must be computed, and so many streams
+    must end."""
+    return max(outlook.waits_s[lane], ends * (UNKNOWN_END_S if outlook.end_s is None else outlook.end_s))
 
 
 def find_share(outlook: Outlook, lane: Lane, tenant: str) -> Share | None:

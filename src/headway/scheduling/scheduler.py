@@ -7,7 +7,7 @@ from headway.core.request import EngineRequest
 from headway.core.runner import RunnerInfo, Sampled, StepResult
 from headway.scheduling.blocks import KvBlocks
 from headway.scheduling.cost_model import CostModel
-from headway.scheduling.deadlines import Deadlines
+from headway.scheduling.deadlines import Deadlines, verdict
 from headway.scheduling.ledger import OUTPUT_WEIGHT, Ledger
 from headway.scheduling.pace import Pace
 from headway.scheduling.plan import Counters, Plan
@@ -219,53 +219,25 @@ class Scheduler:
         self._news.append(self._end(sequence, Finish.FAILED, detail))
 
     def _expire(self, now: float) -> None:
-        due = False
         for request in self._deadlines.pop_due(now):
             sequence = self._live.get(request)
             if sequence is None:
                 continue
-            if sequence.deadline is not None and sequence.deadline <= now:
-                self._news.append(self._overdue(sequence))
-                due = True
-            elif not sequence.started:
-                if sequence.queue_end is not None and sequence.queue_end <= now:
-                    self._news.append(self._outwait(sequence))
+            if (last := verdict(sequence, now, self._promise)) is not None:
+                assert last.finish is not None
+                self._end(sequence, last.finish, last.detail)
+                self._news.append(last)
             elif sequence.token_end is not None and sequence.token_end <= now:
-                due |= self._stalled(sequence, now)
-        if due:
+                sequence.token_end = None
+                if self._promise.token_s:
+                    self._watch_tokens(sequence)
+        if self._unswept:
             self._sweep()
 
-    def _overdue(self, sequence: Sequence) -> Emission:
-        """Its deadline has passed: the end of the request, or of its answer if it asked for that."""
-        if sequence.truncate and sequence.emitted:
-            return self._end(sequence, Finish.LENGTH, "cut at the request's deadline")
-        where = "while it ran" if sequence.started else "in the queue"
-        return self._end(sequence, Finish.EXPIRED, f"the request's deadline passed {where}")
-
-    def _stalled(self, sequence: Sequence, now: float) -> bool:
-        """Ends a stream that has had no token for longer than promise.token_s; else looks again when it may be so."""
-        sequence.token_end = None
-        limit = self._promise.token_s
-        if not limit:
-            return False
-        if sequence.last_token + limit > now:
-            self._watch_tokens(sequence)
-            return False
-        detail = f"no token could be given to it within {limit:g} s (promise.token_s)"
-        self._news.append(self._end(sequence, Finish.EXPIRED, detail))
-        return True
-
     def _watch_tokens(self, sequence: Sequence) -> None:
+        """Has its next token looked for when it would be overdue."""
         sequence.token_end = sequence.last_token + self._promise.token_s
         self._deadlines.remind(sequence.token_end, sequence)
-
-    def _outwait(self, sequence: Sequence) -> Emission:
-        """It waited as long as is promised; whoever comes back after as long again finds a shorter queue or is told so
-        at once."""
-        limit = self._promise.queue_s
-        detail = f"no step could be given to it within {limit:g} s (promise.queue_s)"
-        ended = self._end(sequence, Finish.REFUSED, detail)
-        return Emission(id=ended.id, finish=ended.finish, detail=detail, retry_after_s=limit)
 
     # -- parts of commit -------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from headway.core.config import Settings
 from headway.core.errors import EngineUnavailable, Overloaded, PromiseImpossible
 from headway.core.events import Load, Outlook
 from headway.core.lane import Lane
-from headway.scheduling.outlook import Newcomer, find_share, unloaded_s, wait_needed
+from headway.scheduling.outlook import UNKNOWN_END_S, Newcomer, find_share, unloaded_s, wait_needed
 from headway.serving.bookings import Bookings
 from headway.serving.engine_link import EngineLink
 from headway.serving.request import Request
@@ -19,7 +19,6 @@ DRAIN_RETRY_S = 5.0  # time for another server, or the next start of this one, t
 TOKENS_PER_CHAR = 0.25  # for the estimate before tokenising, until it is learned
 LEARN = 0.05  # weight of one prompt in it
 LEAST_CHARS = 64  # of a prompt that tells something: the chat template adds tokens to all
-UNKNOWN_END_S = 1.0  # until a stream ends, before any has
 
 
 class Ticket:

@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from headway.core.config import QueueSettings
@@ -36,12 +38,22 @@ def test_token_bound() -> None:
     assert admission().problem(Demand(0, 0, 0), 101) is not None
 
 
-def test_predicted_wait() -> None:
-    made = admission()
-    assert made.predicted_wait_s(Demand(0, 0, 3), 500) == 0.0
-    assert made.predicted_wait_s(Demand(0, 0, 0), 500) == 1.0  # nothing is known yet
-    made.record(tokens=100, finishes=2, seconds=1.0)
-    assert made.predicted_wait_s(Demand(1, 50, 3), 500) == pytest.approx(5.0)
-    assert made.predicted_wait_s(Demand(19, 50, 0), 500) == pytest.approx(10.0)
-    assert made.retry_after_s(Demand(10_000, 50, 0), 500) == 60.0
-    assert made.retry_after_s(Demand(0, 0, 3), 0) > 0.0
+def test_the_usual_prompt_is_what_nine_of_ten_do_not_exceed() -> None:
+    made, chance = admission(), random.Random(1)
+    for _ in range(2000):
+        made.saw_prompt(chance.randint(0, 1000))
+    usual = made.usual_prompt
+    assert 700 < usual < 1000
+    made.saw_prompt(10**6)  # a wild one moves it no more than another
+    assert made.usual_prompt - usual < 0.1 * usual
+
+
+def test_caution_is_how_late_nearly_all_have_come_within_bounds() -> None:
+    made, chance = admission(), random.Random(2)
+    for _ in range(5000):
+        made.saw_first_token(1.0, chance.uniform(0.5, 1.0))
+        made.saw_first_token(0.1, 9.0)  # too short to tell anything
+    assert 0.9 < made.caution < 1.0
+    for _ in range(5000):
+        made.saw_first_token(1.0, 9.0)
+    assert made.caution == 1.5

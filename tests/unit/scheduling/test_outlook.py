@@ -12,10 +12,12 @@ from headway.scheduling.cost_model import CostModel, StepLoad, attended
 from headway.scheduling.outlook import (
     GRACE,
     TYPICAL_CHUNK_START,
+    UNKNOWN_END_S,
     Newcomer,
     Standing,
     find_share,
     look,
+    queue_wait_s,
     unloaded_s,
     wait_needed,
 )
@@ -167,3 +169,11 @@ def test_the_least_time_is_that_of_an_idle_server() -> None:
     assert unloaded_s(idle, 1024, 10) == pytest.approx(sum(steps) + 10 * COSTS.predict(StepLoad(1, 1, 1)), rel=1e-3)
     assert unloaded_s(idle, 1024, 0) == unloaded_s(idle, 1024, 1)
     assert unloaded_s(outlook(50, backlog=10**5), 1024, 10) == unloaded_s(idle, 1024, 10)
+
+
+def test_who_waits_for_a_seat_waits_for_tokens_and_for_ends() -> None:
+    assert queue_wait_s(outlook(0), Lane.DEFAULT, 0) == 0.0
+    busy = outlook(4, backlog=1000)
+    assert queue_wait_s(busy, Lane.DEFAULT, 0) == busy.waits_s[Lane.DEFAULT] > 0.5
+    assert queue_wait_s(busy, Lane.DEFAULT, 20) == pytest.approx(20 / 4.0)
+    assert queue_wait_s(outlook(4, ends_per_s=None), Lane.DEFAULT, 3) == 3 * UNKNOWN_END_S

@@ -3,6 +3,7 @@
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from rig import make_outlook
 
 from headway.core.events import Outlook
 from headway.core.lane import Lane
@@ -20,22 +21,7 @@ def account(lane: Lane, tenant: str, live: int, wanted: float = 0.0, weight: flo
 
 
 def look(seats: int, last: int | None = None, wait_s: float = 0.0) -> Outlook:
-    return Outlook(
-        streams=10,
-        seats=seats,
-        last_seats=seats if last is None else last,
-        waits_s=[wait_s] * 3,
-        long_waits_s=[wait_s] * 3,
-        token_s=1e-3,
-        key_s=0.0,
-        caution=1.0,
-        slow=1.0,
-        unloaded_token_s=1e-3,
-        unloaded_key_s=0.0,
-        unloaded_step_s=1e-2,
-        step_s=1e-2,
-        end_s=None,
-    )
+    return make_outlook(streams=10, seats=seats, last_seats=seats if last is None else last, waits_s=[wait_s] * 3)
 
 
 def seats_of(account: Account, accounts: list[Account], seats: int, last: int | None = None) -> int:

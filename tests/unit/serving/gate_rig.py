@@ -3,9 +3,11 @@
 from itertools import count
 from typing import Any
 
+from rig import make_outlook
+
 from headway.core.clock import ManualClock
 from headway.core.config import Settings
-from headway.core.events import LaneLoad, Load, Outlook
+from headway.core.events import LaneLoad, Load
 from headway.core.lane import LANES
 from headway.core.sampling import Sampling
 from headway.serving.engine_link import EngineLink
@@ -15,22 +17,7 @@ from headway.serving.request import Request, TokenPrompt
 
 NOW = 100.0
 SERIALS = count()
-OUTLOOK = Outlook(  # one seat is left
-    streams=5,
-    seats=1,
-    last_seats=4,
-    waits_s=[0.0, 0.0, 0.0],
-    long_waits_s=[0.0, 0.0, 0.0],
-    token_s=1e-3,
-    key_s=0.0,
-    caution=1.05,
-    slow=1.0,
-    unloaded_token_s=5e-4,
-    unloaded_key_s=0.0,
-    unloaded_step_s=0.01,
-    step_s=0.04,
-    end_s=0.2,
-)
+OUTLOOK = make_outlook()
 
 
 def ask(tokens: int, lane: str = "default", **fields: Any) -> Request:
