@@ -1,0 +1,188 @@
+// The engine against its own promise: the same bits whatever the batch, the chunking, the thread count or the blocks.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+
+#include "check.h"
+
+namespace headway {
+namespace {
+
+struct Tiny {
+  static constexpr int kVocab = 96, kContext = 640, kPrompts = 5;
+  Config config;
+  std::vector<std::vector<std::uint8_t>> memory;
+
+  Tiny() {
+    config.layers = 2, config.hidden = 64, config.heads = 6, config.kv_heads = 2, config.head_dim = 16, config.ffn = 96;
+    config.vocab = kVocab, config.context = kContext, config.windows = {0, 100}, config.tied = true;
+    for (int i = 0; i < 8; i++) config.inv_freq.push_back(std::pow(10000.0f, -i / 8.0f));
+  }
+
+  std::unique_ptr<Engine> build(int threads, int max_tokens) {
+    random_bits.seed(5);
+    Limits limits;
+    limits.threads = threads, limits.blocks = 256, limits.slots = 8, limits.max_tokens = max_tokens;
+    auto e = std::make_unique<Engine>(config, limits);
+    const auto matrix = [&](const char* role, int layer, Type type, int rows, int columns) {
+      const auto bytes = random_tensor(type, rows, columns);
+      e->load(role, layer, {type, rows, columns, bytes.data()});
+    };
+    const auto ones = [&](const char* role, int layer, int n) {
+      auto v = normal((std::size_t)n, 0.1f);
+      for (float& x : v) x += 1;
+      e->load(role, layer, {Type::F32, 1, n, (const std::uint8_t*)v.data()});
+    };
+    matrix("embed", -1, Type::Q8_0, kVocab, 64), ones("final_norm", -1, 64);
+    for (int i = 0; i < 2; i++) {
+      ones("attn_norm", i, 64), ones("ffn_norm", i, 64), ones("q_norm", i, 16), ones("k_norm", i, 16);
+      matrix("q", i, Type::Q4_1, 96, 64), matrix("k", i, Type::BF16, 32, 64), matrix("v", i, Type::F16, 32, 64);
+      matrix("o", i, Type::Q5_1, 64, 96), matrix("gate", i, Type::Q4_0, 96, 64), matrix("up", i, Type::F32, 96, 64);
+      matrix("down", i, Type::Q5_0, 64, 96);
+    }
+    e->finish();
+    return e;
+  }
+};
+
+// Runs five prompts to 40 more tokens each, `chunk` prompt tokens a step, together or one after the other.
+std::vector<std::vector<std::uint32_t>> generate(Engine& e, int chunk, bool together, bool scattered) {
+  std::vector<std::vector<std::uint32_t>> known(Tiny::kPrompts), tables(Tiny::kPrompts);
+  std::vector<int> computed(Tiny::kPrompts);
+  const int lengths[] = {3, 17, 64, 310, 530};
+  for (int i = 0; i < Tiny::kPrompts; i++) {
+    for (int t = 0; t < lengths[i]; t++) known[i].push_back((std::uint32_t)((t * 7 + i * 13 + t * t) % Tiny::kVocab));
+    for (int b = 0; b < Tiny::kContext / kBlock; b++) tables[i].push_back((std::uint32_t)(scattered ? (b * 5 + i) % 200 : i * 40 + b));
+    Sampling s;
+    s.temperature = i % 2 ? 0.9f : 0, s.seed = 100u + (unsigned)i, s.top_p = i == 3 ? 0.9f : 1, s.repetition_penalty = i == 1 ? 1.2f : 1;
+    e.open(i, s, known[i].data(), known[i].size(), known[i].size());
+  }
+  const auto done = [&](int i) { return (int)known[i].size() >= lengths[i] + 40; };
+  std::vector<Sampled> out;
+  for (;;) {
+    std::vector<Work> work;
+    std::vector<int> who;
+    for (int i = 0; i < Tiny::kPrompts; i++) {
+      if (done(i) || (!together && !work.empty())) continue;
+      const int n = std::min(chunk, (int)known[i].size() - computed[i]);
+      work.push_back({i, computed[i], n, known[i].data() + computed[i], tables[i].data(), computed[i] + n == (int)known[i].size()});
+      who.push_back(i);
+    }
+    if (work.empty()) return known;
+    e.step(work.data(), (int)work.size(), out);
+    for (std::size_t w = 0; w < work.size(); w++) {
+      computed[who[w]] += work[w].count;
+      if (work[w].sample) {
+        expect(out[w].finite, "tiny model's logits are finite");
+        known[who[w]].push_back((std::uint32_t)out[w].token);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void test_engine() {
+  Tiny tiny;
+  for (const Kernels* k : all_kernels()) {
+    setenv("HEADWAY_ISA", k->name, 1);
+    const auto base = generate(*tiny.build(1, 2000), 1000, false, false);
+    for (int threads : {1, 2, 4})
+      for (int chunk : {1, 16, 64, 512}) {
+        auto e = tiny.build(threads, 2560);
+        expect(generate(*e, chunk, true, false) == base,
+               std::string(k->name) + " engine gives other tokens with " + std::to_string(threads) + " threads and chunks of " + std::to_string(chunk));
+      }
+    auto e = tiny.build(2, 2000);
+    expect(generate(*e, 300, false, true) == base, std::string(k->name) + " engine depends on where its blocks lie");
+  }
+  unsetenv("HEADWAY_ISA");
+}
+
+void test_no_allocation() {
+  Tiny tiny;
+  auto e = tiny.build(2, 64);
+  constexpr int kSequences = 3;
+  std::vector<std::uint32_t> tables[kSequences], tokens(kSequences, 3);
+  for (int s = 0; s < kSequences; s++) {
+    for (std::uint32_t i = 0; i < 40; i++) tables[s].push_back((std::uint32_t)s * 40 + i);
+    Sampling sampling;
+    sampling.temperature = 0.8f, sampling.top_p = 0.9f, sampling.frequency_penalty = 0.5f, sampling.logprobs = 5 * s;
+    e->open(s, sampling, &tokens[0], 1, 1);
+  }
+  std::vector<Sampled> out;
+  Work work[kSequences];
+  long before = 0;
+  for (int i = 0; i < 600; i++) {
+    const int n = i < 2 ? kSequences : 1 + i % kSequences;  // batches of changing size
+    if (i == 2) before = allocations;
+    for (int s = 0; s < n; s++) work[s] = {s, i, 1, &tokens[s], tables[s].data(), true};
+    e->step(work, n, out);
+    for (int s = 0; s < n; s++) tokens[s] = (std::uint32_t)out[s].token;
+  }
+  const bool none = allocations == before;
+  expect(none, "a steady step allocates nothing");
+}
+
+// A token whose embedding is not finite spoils its own sequence only, wherever in the prompt it stands, and leaves nothing
+// behind for the next one; with a hidden size that fills no whole tile.
+void test_poison() {
+  Config c;
+  c.layers = 1, c.hidden = 72, c.heads = 2, c.kv_heads = 1, c.head_dim = 16, c.ffn = 40, c.vocab = 20, c.context = 64;
+  c.windows = {0}, c.tied = false, c.inv_freq.assign(8, 0.5f);
+  for (const float poison : {INFINITY, NAN}) {
+    Limits limits;
+    limits.threads = 2, limits.blocks = 16, limits.slots = 4, limits.max_tokens = 64;
+    Engine e(c, limits);
+    const auto load = [&](const char* role, int layer, int rows, int columns) {
+      auto v = normal((std::size_t)rows * columns, 0.2f);
+      if (!std::strcmp(role, "embed")) v[5 * 72 + 7] = poison;
+      e.load(role, layer, {Type::F32, rows, columns, (const std::uint8_t*)v.data()});
+    };
+    load("embed", -1, 20, 72), load("head", -1, 20, 72), load("final_norm", -1, 1, 72), load("attn_norm", 0, 1, 72), load("ffn_norm", 0, 1, 72);
+    load("q", 0, 32, 72), load("k", 0, 16, 72), load("v", 0, 16, 72), load("o", 0, 72, 32);
+    load("gate", 0, 40, 72), load("up", 0, 40, 72), load("down", 0, 72, 40);
+    e.finish();
+    const std::uint32_t bad[] = {3, 5, 4}, good[] = {3, 6, 4}, t0[] = {0}, t1[] = {1};
+    for (int slot = 0; slot < 2; slot++) e.open(slot, Sampling(), good, 3, 3);
+    std::vector<Sampled> out;
+    const Work both[] = {{0, 0, 3, bad, t0, true}, {1, 0, 3, good, t1, true}};
+    e.step(both, 2, out);
+    expect(!out[0].finite && out[1].finite, "what is not finite ends its own sequence only");
+    const int together = out[1].token;
+    const Work unsampled = {0, 0, 2, bad, t0, false};
+    e.step(&unsampled, 1, out);
+    expect(!out[0].finite, "what is not finite is found in a piece of a prompt too");
+    e.open(1, Sampling(), good, 3, 3);
+    const Work after = {1, 0, 3, good, t0, true};
+    e.step(&after, 1, out);
+    expect(out[0].finite && out[0].token == together, "what is not finite leaves nothing behind");
+  }
+}
+
+void test_refusals() {
+  Tiny tiny;
+  auto e = tiny.build(1, 16);
+  std::vector<std::uint32_t> table(40, 0), tokens(20, 1);
+  e->open(0, Sampling(), tokens.data(), 1, 1);
+  std::vector<Sampled> out;
+  const auto refuses = [&](Work w, const char* what) {
+    try {
+      e->step(&w, 1, out);
+      expect(false, what);
+    } catch (const std::invalid_argument&) {
+    }
+  };
+  refuses({0, 0, 17, tokens.data(), table.data(), true}, "too many tokens");
+  refuses({1, 0, 1, tokens.data(), table.data(), true}, "a slot that is not open");
+  refuses({9, 0, 1, tokens.data(), table.data(), true}, "a slot out of range");
+  refuses({0, Tiny::kContext, 1, tokens.data(), table.data(), true}, "a position outside the context");
+  tokens[0] = Tiny::kVocab;
+  refuses({0, 0, 1, tokens.data(), table.data(), true}, "a token out of vocabulary");
+  tokens[0] = 1, table[0] = 256;
+  refuses({0, 0, 1, tokens.data(), table.data(), true}, "a block outside the pool");
+}
+
+}  // namespace headway
