@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import msgspec
-from loop_simulate import LANE_WEIGHTS, LANES, TENANTS, Simulated, simulate
+from loop_simulate import CHAT, LANE_WEIGHTS, LANES, SHORT, TENANTS, Simulated, simulate
 from report import Benchmark, Need, note, number, show, where
 
 from headway.bench.load_stats import Spread
@@ -111,13 +111,16 @@ def main() -> int:
     warm, steps = (100, 50) if bench.short else (400, 1000)
     costs = {crowd.name: measure(crowd, warm, steps) for crowd in CROWDS}
     note("simulating")
-    simulated = simulate(2000 if bench.short else 100_000)
+    simulated = simulate(SHORT, 2000 if bench.short else 100_000)
+    note("simulating chat")
+    chat = simulate(CHAT, 100 if bench.short else 4000)
     rows = [
         (name, *(number(v) for v in (c.plan.p50, c.commit.p50, c.both.p50, c.both.p99, c.ends)))
         for name, c in costs.items()
     ]
     show("ms a step", ("", "plan p50", "commit p50", "both p50", "both p99", "ends a step"), rows)
     show_simulated(simulated)
+    show_simulated(chat)
     heights = {
         "plan": [c.plan.p50 for c in costs.values()],
         "commit": [c.commit.p50 for c in costs.values()],
@@ -131,7 +134,7 @@ def main() -> int:
     needs = [Need(f"{c.name}: plan and commit, ms (median)", costs[c.name].both.p50, c.bound_ms) for c in CROWDS]
     scaled = simulated.wall_s * 100_000 / simulated.requests
     needs.append(Need("seconds for 100,000 simulated requests", scaled, WITHIN_S))
-    data = {"costs_ms": {n: asdict(c) for n, c in costs.items()}, "simulated": asdict(simulated)}
+    data = {"costs_ms": {n: asdict(c) for n, c in costs.items()}, "simulated": asdict(simulated), "chat": asdict(chat)}
     return bench.finish(data, needs)
 
 
@@ -143,7 +146,7 @@ def show_simulated(s: Simulated) -> None:
         ("tokens computed", f"{s.tokens:,}"),
         ("took", f"{s.wall_s:.1f} s for {s.simulated_s:,.0f} s: {s.times_life:.1f} times faster than life"),
     ]
-    show("simulated: real engine, fake runner, manual clock", ("what", ""), rows)
+    show(f"simulated: {s.name} (real engine, fake runner, manual clock)", ("what", ""), rows)
 
 
 if __name__ == "__main__":

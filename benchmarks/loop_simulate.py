@@ -21,18 +21,38 @@ from headway.scheduling.cost_model import StepLoad
 from headway.scheduling.engine import Engine
 from headway.scheduling.step_record import StepRecord
 
+VOCABULARY = range(3, 1024)
 LANES = (Lane.PRIORITY, Lane.DEFAULT, Lane.FLEX)
 LANE_WEIGHTS = (1, 6, 3)
 TENANTS = ("a", "b", "c", "d", "e")
 CANCELLED = 0.05  # at a moment of the first CANCEL_S, when some have ended already
 CANCEL_S = 0.4
-PER_S = 150.0  # arrivals, for some 32 sequences at once
-PROMPT, OUTPUT = (8, 64), (4, 32)
-VOCABULARY = range(3, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    name: str
+    per_s: float  # arrivals
+    prompt: tuple[int, int]  # tokens
+    output: tuple[int, int]
+    costs: tuple[float, float, float, float]  # of the cost model, seconds
+
+    def step_time(self, batch: Batch) -> float:
+        load = StepLoad.of(batch)
+        features = 1.0, load.tokens - load.sequences, load.context / 1000, load.sequences
+        return sum(c * f for c, f in zip(self.costs, features, strict=True))
+
+
+SHORT = Trace("short requests, a fast model", 150.0, (8, 64), (4, 32), (8e-3, 4e-5, 2e-5, 4e-5))
+CHAT = Trace(
+    "chat at capacity, the default model",  # what headway learned of it on the machine of docs/promise.md
+    4.35, (64, 192), (64, 192), (3.6e-3, 5.0e-4, 6.1e-5, 6.3e-4),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
 class Simulated:
+    name: str
     requests: int
     wall_s: float = 0.0
     simulated_s: float = 0.0
@@ -50,23 +70,17 @@ class Simulated:
         return self.simulated_s / self.wall_s
 
 
-def step_time(batch: Batch) -> float:
-    """Seconds, as on a small machine."""
-    load = StepLoad.of(batch)
-    return 8e-3 + 4e-5 * load.tokens + 2e-8 * load.context
-
-
-def arrivals(count: int, seed: int = 0) -> Iterator[tuple[EngineRequest, float | None]]:
+def arrivals(trace: Trace, count: int, seed: int = 0) -> Iterator[tuple[EngineRequest, float | None]]:
     """Requests of all lanes and several tenants, and when each is cancelled, if it is."""
     chance = random.Random(seed)
     now = 0.0
     for serial in range(1, count + 1):
-        now += chance.expovariate(PER_S)
+        now += chance.expovariate(trace.per_s)
         request = EngineRequest(
             id=serial,
             epoch=0,
-            prompt=array("I", chance.choices(VOCABULARY, k=chance.randint(*PROMPT))).tobytes(),
-            sampling=Sampling(max_tokens=chance.randint(*OUTPUT), seed=serial),
+            prompt=array("I", chance.choices(VOCABULARY, k=chance.randint(*trace.prompt))).tobytes(),
+            sampling=Sampling(max_tokens=chance.randint(*trace.output), seed=serial),
             arrival=now,
             lane=chance.choices(LANES, LANE_WEIGHTS)[0],
             tenant=chance.choice(TENANTS),
@@ -74,10 +88,10 @@ def arrivals(count: int, seed: int = 0) -> Iterator[tuple[EngineRequest, float |
         yield request, now + CANCEL_S * chance.random() if chance.random() < CANCELLED else None
 
 
-def simulate(count: int) -> Simulated:
-    result, ends = Simulated(count), Counter[str]()
+def simulate(trace: Trace, count: int) -> Simulated:
+    result, ends = Simulated(trace.name, count), Counter[str]()
     clock = ManualClock()
-    runner = FakeRunner(default_info(blocks=1024), clock=clock, step_time=step_time)
+    runner = FakeRunner(default_info(blocks=1024), clock=clock, step_time=trace.step_time)
 
     def publish(worker: int, message: StepMessage) -> None:
         ends.update(e.finish.name.lower() for e in message.emissions if e.finish is not None)
@@ -89,7 +103,7 @@ def simulate(count: int) -> Simulated:
 
     settings = Settings(engine=EngineSettings(max_sequences=64))
     engine = Engine(runner, settings, clock, 0, publish, on_step)
-    begin, coming = time.perf_counter(), arrivals(count)
+    begin, coming = time.perf_counter(), arrivals(trace, count)
     due, cancels = next(coming, None), list[tuple[float, int]]()
     while due is not None or engine.has_work:
         now = clock.now()

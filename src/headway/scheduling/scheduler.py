@@ -4,7 +4,7 @@ from headway.core.config import Settings
 from headway.core.events import Emission, Finish
 from headway.core.lane import Lane
 from headway.core.request import EngineRequest
-from headway.core.runner import RunnerInfo, Sampled, StepResult
+from headway.core.runner import RunnerInfo, Sampled, StepResult, Work
 from headway.scheduling.blocks import KvBlocks
 from headway.scheduling.cost_model import CostModel
 from headway.scheduling.deadlines import Deadlines, verdict
@@ -160,37 +160,29 @@ class Scheduler:
         for sequence, work, sampled in zip(plan.sequences, plan.batch.work, result.sampled, strict=True):
             if sequence.finish is not None:
                 continue
-            start = work.start
-            # A generated token is charged when it is computed in turn, at the next step; what a preemption cost is not
-            # the tenant's doing.
-            if start >= sequence.prompt_length and start >= sequence.peak:  # a stream's next token, as nearly always
-                end = sequence.computed = sequence.peak = start + len(work.tokens)
-                account = sequence.account
-                account.served += OUTPUT_WEIGHT * (end - start) / account.weight
-            else:
-                again = sequence.advance(len(work.tokens))
-                counters.recomputed_tokens += again
-                weight = OUTPUT_WEIGHT if start >= sequence.prompt_length else 1.0
-                sequence.account.charge(weight * (len(work.tokens) - again))
-            failed = sampled is not None and sampled.error is not None  # then nobody may share its blocks
-            if sequence.computed - sequence.registered * block_size >= block_size and not failed:
-                self.blocks.commit(sequence)
-            if sampled is None:
-                continue
-            token, known = sampled.token, sequence.known
+            known = sequence.known
+            length = len(known)
             if (
-                len(known) + 1 < sequence.limit
-                and token not in sequence.ends
+                sampled is not None
+                and work.start + 1 == length > sequence.peak
+                and sequence.prompt_length < length < sequence.limit - 1
+                and sampled.token not in sequence.ends
                 and sampled.logprobs is None
                 and sampled.error is None
-                and not sequence.first_s
                 and (sequence.token_end is not None or unwatched)
-            ):  # as nearly always: one more token, and nothing else to do
-                known.append(token)
+            ):  # a stream's next token, as nearly always: what the two calls below would do
+                sequence.computed = sequence.peak = length
+                account = sequence.account
+                account.served += OUTPUT_WEIGHT / account.weight
+                if not length % block_size:
+                    self.blocks.commit(sequence)
+                known.append(sampled.token)
                 sequence.last_token = now
-                emissions.append(Emission(id=sequence.id, tokens=[token]))
+                emissions.append(Emission(id=sequence.id, tokens=[sampled.token]))
             else:
-                emissions.append(self._take(sequence, sampled))
+                self._advance(sequence, work, sampled)
+                if sampled is not None:
+                    emissions.append(self._take(sequence, sampled))
         if self._unswept:  # of those that ended now, or by a cancel while the step computed
             self._sweep()
         return emissions
@@ -240,6 +232,21 @@ class Scheduler:
         self._deadlines.remind(sequence.token_end, sequence)
 
     # -- parts of commit -------------------------------------------------------------------------------------------
+
+    def _advance(self, sequence: Sequence, work: Work, sampled: Sampled | None) -> None:
+        """Counts what was computed, and makes full blocks shareable.
+
+        A generated token is charged when it is computed in turn, at the next step; what a preemption cost is not the
+        tenant's doing.
+        """
+        count = len(work.tokens)
+        again = sequence.advance(count)
+        self.counters.recomputed_tokens += again
+        weight = OUTPUT_WEIGHT if work.start >= sequence.prompt_length else 1.0
+        sequence.account.charge(weight * (count - again))
+        failed = sampled is not None and sampled.error is not None  # then nobody may share its blocks
+        if sequence.computed - sequence.registered * self.blocks.block_size >= self.blocks.block_size and not failed:
+            self.blocks.commit(sequence)
 
     def _take(self, sequence: Sequence, sampled: Sampled) -> Emission:
         if sampled.error is not None:

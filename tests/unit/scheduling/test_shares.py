@@ -24,13 +24,17 @@ def look(seats: int, last: int | None = None, wait_s: float = 0.0) -> Outlook:
     return make_outlook(streams=10, seats=seats, last_seats=seats if last is None else last, waits_s=[wait_s] * 3)
 
 
+def wanted_by(accounts: list[Account]) -> dict[Account, float]:
+    return {account: account.demand(NOW) for account in accounts}
+
+
 def seats_of(account: Account, accounts: list[Account], seats: int, last: int | None = None) -> int:
     """Those it may take of `seats`, or of the `last` ones."""
-    return seats_for(account, accounts, look(seats, last), NOW)[0]
+    return seats_for(account, wanted_by(accounts), look(seats, last))[0]
 
 
 def is_modest(account: Account, accounts: list[Account], seats: int) -> bool:
-    return seats_for(account, accounts, look(seats), NOW)[1]
+    return seats_for(account, wanted_by(accounts), look(seats))[1]
 
 
 def accounts_of_many() -> st.SearchStrategy[list[Account]]:
