@@ -19,6 +19,7 @@ class Caller:
     lane: Lane = Lane.DEFAULT  # of a request that asks for none
     ceiling: Lane = Lane.PRIORITY  # the highest a request may ask for
     weight: float = 1.0
+    key: str = ""  # tells the keys apart, without being one; empty where none is asked for
 
     def lane_for(self, tier: str | None) -> Lane:
         """The lane of a request with this `service_tier`."""

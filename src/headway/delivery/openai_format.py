@@ -1,6 +1,5 @@
 """What OpenAI's two response formats have in common: ids, usage, and JSON that is built once per chunk."""
 
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import msgspec
 from headway.core.errors import HeadwayError
 from headway.delivery.http_errors import error_body
 from headway.delivery.openai_request import UsageOptions
+from headway.delivery.stream_id import new_id
 from headway.serving.text_events import Delta, Done, Started, TextEvent, Usage
 
 encode = msgspec.json.encode
@@ -26,12 +26,13 @@ class Head:
     object: str
     model: str
     fingerprint: str
+    worker: int = 0  # of the API, that makes it
     service_tier: str | None = None  # the lane; None: this kind of object does not show it
     id: str = field(init=False)
     created: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.id = f"{self.prefix}-{secrets.token_hex(12)}"
+        self.id = new_id(f"{self.prefix}-", self.worker)
         self.created = int(time.time())
 
     def fields(self) -> dict[str, Any]:

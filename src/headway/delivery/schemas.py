@@ -45,6 +45,11 @@ class StreamOptions(Schema):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
     include_obfuscation: RefusedFlag = None
+    resumable: bool | None = Field(
+        None,
+        description="Events carry ids, and a reader who lost the connection can go on: GET /v1/streams/{id}, or "
+        "the same request again with Last-Event-ID. promise.on_stream_drop says what happens meanwhile.",
+    )
 
 
 def _one_choice(value: int | None) -> int | None:

@@ -47,6 +47,7 @@ class Frontend:
         self._text = text
         self._clock = clock or MonotonicClock()
         self.metrics = metrics or Metrics()
+        self.worker = worker
         self._link = EngineLink(address, worker, self._clock, settings.server.stream_buffer)
         self._gate = Gate(self._link, settings)
         self._settings = LiveSettings(self._link, settings, self._gate.reconfigure)

@@ -11,28 +11,34 @@ from headway.delivery.openai_chat import ChatStream, ChatWhole
 from headway.delivery.openai_format import Head
 from headway.delivery.openai_request import chat_request, check_model, usage_options
 from headway.delivery.openapi import takes
-from headway.delivery.reply import StreamReply, WholeReply
+from headway.delivery.reply import WholeReply
 from headway.delivery.schemas import ChatRequest
+from headway.delivery.streams import Streams
 from headway.serving.frontend import Frontend
 
 
-def chat_router(frontend: Frontend, settings: Settings) -> APIRouter:
+def chat_router(frontend: Frontend, settings: Settings, streams: Streams) -> APIRouter:
     router = APIRouter(tags=["OpenAI"])
 
     @router.post("/v1/chat/completions", openapi_extra=takes(ChatRequest))
     async def create_chat_completion(request: Request) -> Response:
         """Answers a conversation, whole or as server-sent events."""
+        if (answer := await streams.elsewhere(request)) is not None:
+            return answer
         body = await read_body(request, ChatRequest, settings.server.max_body_bytes)
         check_model(body.model, frontend.model_name)
         usage = usage_options(body)
+        if (resumed := streams.resumed(request, body)) is not None:
+            return resumed
         live = frontend.settings
         timing = timing_of(request, live.promise, body.timeout)
         asked = chat_request(body, live.limits, timing, caller_of(request))
         generation = frontend.generate(asked)
         kind = "chat.completion.chunk" if body.stream else "chat.completion"
-        head = Head("chatcmpl", kind, frontend.model_name, frontend.fingerprint, asked.lane.label)
+        head = Head("chatcmpl", kind, frontend.model_name, frontend.fingerprint, frontend.worker, asked.lane.label)
         if body.stream:
-            return StreamReply([generation], ChatStream(head, 1, usage, frontend.token_text), settings.server)
+            format = ChatStream(head, 1, usage, frontend.token_text)
+            return streams.reply(request, body, head.id, [generation], format)
         return WholeReply([generation], ChatWhole(head, 1, frontend.token_text))
 
     return router
