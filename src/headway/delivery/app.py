@@ -24,6 +24,8 @@ from headway.delivery.http_errors import (
 from headway.delivery.openapi import describe
 from headway.delivery.peers import Peers
 from headway.delivery.recordings import Recordings
+from headway.delivery.responses import Responses
+from headway.delivery.responses_store import ResponsesStore
 from headway.delivery.routes.admin import admin_router
 from headway.delivery.routes.chat import chat_router
 from headway.delivery.routes.completions import completions_router
@@ -31,6 +33,7 @@ from headway.delivery.routes.generate import generate_router
 from headway.delivery.routes.health import health_router
 from headway.delivery.routes.metrics import metrics_router
 from headway.delivery.routes.models import models_router
+from headway.delivery.routes.responses import responses_router
 from headway.delivery.routes.streams import streams_router
 from headway.delivery.routes.tokenize import tokenize_router
 from headway.delivery.streams import Streams
@@ -45,14 +48,19 @@ def create_app(frontend: Frontend, settings: Settings, peers: Sequence[int] = ()
     recordings = Recordings(lambda: frontend.settings, frontend.metrics)
     others = Peers(peers, frontend.worker)
     streams = Streams(recordings, others, settings.server, frontend.metrics)
+    store = ResponsesStore(settings.server)
+    responses = Responses(frontend, recordings, others, store, settings.server)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         frontend.start()
+        await store.open()
         try:
             yield
         finally:
+            await responses.close()
             recordings.close()
+            await store.close()
             await others.close()
             frontend.close()
 
@@ -63,6 +71,7 @@ def create_app(frontend: Frontend, settings: Settings, peers: Sequence[int] = ()
     for router in (
         chat_router(frontend, settings, streams),
         completions_router(frontend, settings, streams),
+        responses_router(frontend, settings, responses),
         streams_router(streams),
         tokenize_router(frontend, settings),
         generate_router(frontend, settings),

@@ -11,10 +11,9 @@ from headway.core.errors import InvalidRequest
 from headway.delivery.caller import caller_of
 from headway.delivery.http_errors import EventsExpired
 from headway.delivery.merge import Merged
-from headway.delivery.openai_format import StreamFormat
 from headway.delivery.peers import Peers
 from headway.delivery.recorded_reply import RecordedReply
-from headway.delivery.recording import Recording
+from headway.delivery.recording import RecordedFormat, Recording
 from headway.delivery.recordings import Recordings
 from headway.delivery.reply import StreamReply
 from headway.delivery.schemas import Common
@@ -63,7 +62,7 @@ class Streams:
         return self.read(recording, after)
 
     def reply(
-        self, request: Request, body: Common, id: str, generations: Sequence[Generation], format: StreamFormat
+        self, request: Request, body: Common, id: str, generations: Sequence[Generation], format: RecordedFormat
     ) -> Response:
         """A new stream, as its request wants it."""
         if not is_resumable(body):
