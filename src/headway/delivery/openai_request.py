@@ -7,7 +7,8 @@ from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest, UnknownModel
 from headway.core.sampling import Sampling
 from headway.delivery.caller import Caller
-from headway.delivery.schemas import ChatRequest, Common, CompletionRequest, Message
+from headway.delivery.openai_tools import chat_messages, template_variables, toolset
+from headway.delivery.schemas import ChatRequest, Common, CompletionRequest
 from headway.serving.request import ChatPrompt, Prompt, Request, TextPrompt, Timing, TokenPrompt
 
 COMPLETION_MAX_TOKENS = 16  # what OpenAI documents for /v1/completions
@@ -37,7 +38,13 @@ def chat_request(body: ChatRequest, limits: LimitSettings, timing: Timing, calle
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     _cap(logprobs, limits.max_logprobs, "top_logprobs")
     max_tokens = body.max_completion_tokens or body.max_tokens
-    return _request(body, ChatPrompt(chat_messages(body.messages)), max_tokens, logprobs, limits, timing, caller)
+    prompt = ChatPrompt(
+        chat_messages(body.messages),
+        tools=toolset(body, limits),
+        variables=template_variables(body, limits),
+        effort=body.reasoning_effort,
+    )
+    return _request(body, prompt, max_tokens, logprobs, limits, timing, caller)
 
 
 def completion_requests(
@@ -59,17 +66,6 @@ def usage_options(body: Common) -> UsageOptions:
         raise InvalidRequest("stream_options needs stream: true", param="stream_options")
     continuous = bool(options.continuous_usage_stats)
     return UsageOptions(bool(options.include_usage), continuous and bool(options.include_usage))
-
-
-def chat_messages(messages: list[Message]) -> list[dict[str, Any]]:
-    """For the chat template. Templates know `system`; `developer` is OpenAI's newer name for it."""
-    result = []
-    for message in messages:
-        entry = {"role": "system" if message.role == "developer" else message.role, "content": message.content}
-        if message.name is not None:
-            entry["name"] = message.name
-        result.append(entry)
-    return result
 
 
 def _prompts(prompt: Any, most: int) -> list[Prompt]:

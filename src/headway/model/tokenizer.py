@@ -2,7 +2,7 @@
 
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,17 @@ class Tokenizer:
     def id_of(self, token: str) -> int | None:
         """The id of a token by its name in the vocabulary, such as "<|im_end|>"."""
         return self._backend.token_to_id(token)
+
+    def special_id(self, token: str) -> int | None:
+        """The id of a special token, whose text is not shown; None for any other."""
+        index = self.id_of(token)
+        return index if index is not None and index in self._added and self._added[index].special else None
+
+    def showing(self, tokens: Mapping[str, int]) -> "Tokenizer":
+        """This tokenizer, but with the text of these special tokens (name: id) shown."""
+        other = Tokenizer(self._backend, self.bos_id, self.end_ids)
+        other.known_bytes |= {index: token.encode() for token, index in tokens.items()}
+        return other
 
     def _bytes_of(self, index: int) -> bytes:
         if (added := self._added.get(index)) is not None:

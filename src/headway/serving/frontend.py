@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 from array import array
 from functools import partial
 from pathlib import Path
@@ -9,20 +10,22 @@ from typing import Any
 
 from headway.core.clock import Clock, MonotonicClock
 from headway.core.config import Settings
-from headway.core.errors import EngineUnavailable, HeadwayError, Overloaded
+from headway.core.errors import EngineUnavailable, HeadwayError, InvalidRequest, Overloaded
 from headway.core.events import Load
 from headway.core.request import EngineRequest
 from headway.core.sampling import Sampling
 from headway.model.detokenizer import Detokenizer
 from headway.model.text import TextModel, load_text
 from headway.observability.metrics import Metrics
+from headway.serving.answer_parser import AnswerParser
+from headway.serving.answer_stream import AnswerStream
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.engine_link import EngineLink
 from headway.serving.gate import Gate, Ticket
 from headway.serving.generation import Generation
 from headway.serving.live_settings import LiveSettings
 from headway.serving.prompts import PromptEncoder
-from headway.serving.request import Prompt, Request
+from headway.serving.request import ChatPrompt, Prompt, Request
 from headway.serving.resolve import check_ids, resolve_sampling
 from headway.serving.text_pool import TextPool
 from headway.serving.text_stream import TextStream
@@ -121,6 +124,9 @@ class Frontend:
     async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
         """For Generation: tokenises."""
         prompt = await self._pool.encode(request.prompt)
+        # Until there are grammars; then model/tool_grammar says what such an answer must be.
+        if isinstance(request.prompt, ChatPrompt) and request.prompt.tools and request.prompt.tools.required:
+            raise InvalidRequest("tool_choice: only auto and none are supported yet", param="tool_choice")
         sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
         least = sampling.max_tokens if sampling.ignore_eos and not request.stop else sampling.min_tokens
         self._gate.check_possible(request, len(prompt), 1 if request.truncate else least)
@@ -134,9 +140,15 @@ class Frontend:
         return stream
 
     def text_stream(self, request: Request) -> TextStream:
-        """For Generation."""
-        detokenizer = Detokenizer(self._text.tokenizer)
-        return TextStream(detokenizer, request.stop, request.sampling.logprobs is not None)
+        """For Generation: plain, or in parts where the model may reason or call tools."""
+        logprobs = request.sampling.logprobs is not None
+        prompt, format = request.prompt, self._text.answer_format
+        if isinstance(prompt, ChatPrompt) and (prompt.tools is not None or format.thinking is not None):
+            names = prompt.tools.names if prompt.tools is not None else frozenset[str]()
+            single = prompt.tools is not None and not prompt.tools.parallel
+            parser = AnswerParser(format, names, partial(_call_id, format.short_ids), single=single)
+            return AnswerStream(self._text, parser, request.stop, logprobs)
+        return TextStream(Detokenizer(self._text.tokenizer), request.stop, logprobs)
 
     def left(self, ticket: Ticket) -> None:
         """For Generation: it ended, in whatever way."""
@@ -181,6 +193,10 @@ class Frontend:
     def engine_died(self, why: str) -> None:
         """The parent says that the engine is gone for good: whatever runs ends with an error now."""
         self._link.shut(EngineUnavailable(f"the engine has stopped: {why}"))
+
+
+def _call_id(short: bool) -> str:
+    return secrets.token_hex(5)[:9] if short else f"call_{secrets.token_hex(12)}"
 
 
 def _engine_request(
