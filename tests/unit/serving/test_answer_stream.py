@@ -110,4 +110,24 @@ def test_at_most_one_call_ends_the_generation() -> None:
 def test_every_token_has_its_logprob(text: str, size: int) -> None:
     deltas = run(stream(logprobs=True), text, size, Finish.STOP)
     assert [token for delta in deltas for token in delta.token_ids] == list(ids(text))
-    assert sum(len(delta.logprobs or ()) for delta in deltas) == len(ids(text)) + 0
+    assert sum(len(delta.logprobs or ()) for delta in deltas) == len(ids(text))
+
+
+OBJECT = '{"name": "f", "arguments": {}}'
+BITS = ["<think>", "</think>", "<tool_call>", "</tool_call>", OBJECT, CALL, "STOP", "ST", "OP", " ", "x"]
+
+
+@given(st.lists(st.sampled_from(BITS), max_size=9).map("".join), st.integers(1, 9), st.booleans(), st.booleans())
+def test_answers_do_not_depend_on_the_steps(text: str, size: int, stops: bool, single: bool) -> None:
+    def outcome(size: int) -> tuple[object, ...]:
+        made = stream(*(["STOP", "x "] if stops else []), single=single)
+        deltas = run(made, text, size)
+        parts = [part for delta in deltas for part in delta.parts]
+        calls = [part for part in parts if isinstance(part, CallStart)]
+        arguments = ["".join(p.text for p in parts if isinstance(p, Arguments) and p.index == c.index) for c in calls]
+        counts = made.tokens, made.reasoning_tokens, made.called, made.stopped
+        return content(deltas), reasoning(deltas), calls, arguments, counts
+
+    whole = outcome(1)
+    assert outcome(size) == whole
+    assert not stops or "STOP" not in str(whole[0])
