@@ -21,6 +21,7 @@ from headway.core.runner import Batch, Runner
 from headway.delivery.api_process import make_server
 from headway.model.chat_template import ChatTemplate
 from headway.model.fake_runner import FakeRunner, default_info
+from headway.model.grammar import Grammars
 from headway.model.text import TextModel
 from headway.model.tokenizer import Tokenizer
 from headway.serving.address import engine_address
@@ -66,10 +67,11 @@ def make_runner(
     end_probability: float = 0.0,
     context: int = 512,
     blocks: int = 256,
+    grammars: Callable[[], Grammars] | None = None,
 ) -> FakeRunner:
     info = default_info(vocab_size=vocab_size, context=context, blocks=blocks, end_ids=(END_ID,))
     tokens = (len(SPECIALS), len(SPECIALS) + len(PRINTABLE) + len(EMOJI) - 1)
-    return FakeRunner(info, step_time=step_s, tokens=tokens, end_probability=end_probability)
+    return FakeRunner(info, step_time=step_s, tokens=tokens, end_probability=end_probability, grammars=grammars)
 
 
 @dataclass
@@ -121,6 +123,7 @@ def make_rig(
     settings = Settings(**sections)  # type: ignore[arg-type]
     options = {"context": 512, **(runner or {})}
     text = make_text(options["context"])
+    options.setdefault("grammars", lambda: Grammars(text.tokenizer, text.vocab_size, text.end_ids))
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     if send_buffer is not None:  # of every connection
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

@@ -90,6 +90,40 @@ User = Annotated[
 ]
 
 
+class JsonSchema(Schema):
+    """A JSON schema and what it is called."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    name: str = Field(max_length=64)
+    description: str | None = None
+    schema_: Annotated[Any, Field(alias="schema")] = None
+    strict: bool | None = Field(None, description="The output follows the schema whether or not this is given.")
+
+
+class ResponseFormat(Schema):
+    """What the answer must be."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Schema):
+    """What the output must be: exactly one of json (a schema), json_object, regex, choice and grammar (Lark)."""
+
+    json_: Annotated[Any, Field(alias="json")] = None
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    disable_fallback: bool | None = None  # there is nothing to fall back to
+    # Refused: white space is bounded, and schemas mean what they say.
+    disable_any_whitespace: RefusedFlag = None
+    disable_additional_properties: RefusedFlag = None
+    whitespace_pattern: Refused = None
+    structural_tag: Refused = None
+
+
 class Common(Schema):
     """What both endpoints take."""
 
@@ -118,6 +152,7 @@ class Common(Schema):
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
     timeout: float | None = Field(None, gt=0, le=LONGEST_TIMEOUT_S)  # seconds from HTTP arrival to the end
     on_timeout: OnTimeout = None
+    structured_outputs: StructuredOutputs | None = None
     # Who goes first.
     service_tier: ServiceTier = None
     user: User = None
@@ -193,6 +228,7 @@ class ChatRequest(Common):
     max_completion_tokens: int | None = Field(None, ge=1, le=MOST)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0)
+    response_format: ResponseFormat | None = None
     parallel_tool_calls: bool | None = None  # without tools there is nothing to run in parallel
     # Refused until they work.
     audio: Refused = None
@@ -202,7 +238,6 @@ class ChatRequest(Common):
     moderation: Refused = None
     prediction: Refused = None
     reasoning_effort: Annotated[Any, _refuse("none")] = None
-    response_format: Annotated[Any, _refuse({"type": "text"})] = None
     tool_choice: NoChoice = None
     tools: RefusedList = None
     verbosity: Annotated[Any, _refuse("medium")] = None

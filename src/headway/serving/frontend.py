@@ -18,6 +18,7 @@ from headway.model.text import TextModel, load_text
 from headway.observability.metrics import Metrics
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.engine_link import EngineLink
+from headway.serving.form_check import FormCheck
 from headway.serving.gate import Gate, Ticket
 from headway.serving.generation import Generation
 from headway.serving.live_settings import LiveSettings
@@ -51,6 +52,7 @@ class Frontend:
         self._gate = Gate(self._link, settings)
         self._settings = LiveSettings(self._link, settings, self._gate.reconfigure)
         self._pool = TextPool(PromptEncoder(text))
+        self._forms = FormCheck(text)
         self._live = 0
         self._tokenizing = 0  # characters
         self._idle = asyncio.Event()  # set when the last live generation has left while draining
@@ -63,6 +65,7 @@ class Frontend:
     def close(self) -> None:
         self._link.close()
         self._pool.close()
+        self._forms.close()
 
     # What delivery shows of the engine.
 
@@ -119,11 +122,13 @@ class Frontend:
         return self._clock.now()
 
     async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
-        """For Generation: tokenises."""
+        """For Generation: tokenises, and finds out whether the form asked for can be kept."""
         prompt = await self._pool.encode(request.prompt)
         sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
         least = sampling.max_tokens if sampling.ignore_eos and not request.stop else sampling.min_tokens
         self._gate.check_possible(request, len(prompt), 1 if request.truncate else least)
+        if request.form is not None:
+            await self._forms.check(request.form)
         return prompt, sampling
 
     def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
