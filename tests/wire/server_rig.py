@@ -23,6 +23,7 @@ from headway.core.sampling import Sampling
 from headway.delivery.api_process import make_server
 from headway.model.chat_template import ChatTemplate
 from headway.model.fake_runner import FakeRunner, Vocabulary, default_info
+from headway.model.grammar import Grammars
 from headway.model.text import TextModel
 from headway.model.tokenizer import Tokenizer
 from headway.serving.address import engine_address
@@ -63,13 +64,17 @@ def _byte_of(char: str) -> bytes:
 
 @dataclass(frozen=True)
 class Script(Vocabulary):
-    """A model that says what it is told to."""
+    """A model that says what it is told to, as far as a grammar lets it."""
 
     script: Callable[[list[int]], list[int]] = list
 
-    def next_token(self, context: "array[int]", sampling: Sampling, prompt_length: int) -> int:
+    def next_token(
+        self, context: "array[int]", sampling: Sampling, prompt_length: int, allowed: Sequence[int] | None = None
+    ) -> int:
         answer = self.script(list(context[:prompt_length]))
-        return answer[min(len(context) - prompt_length, len(answer) - 1)]
+        token = answer[min(len(context) - prompt_length, len(answer) - 1)]
+        good = allowed is None or token in allowed
+        return token if good else super().next_token(context, sampling, prompt_length, allowed)
 
 
 def make_runner(
@@ -80,11 +85,12 @@ def make_runner(
     context: int = 512,
     blocks: int = 256,
     script: Callable[[list[int]], list[int]] | None = None,
+    grammars: Callable[[], Grammars] | None = None,
 ) -> FakeRunner:
     """`script`: the whole answer to a prompt's ids; without one the oracle speaks."""
     info = default_info(vocab_size=vocab_size, context=context, blocks=blocks, end_ids=(END_ID,))
     tokens = (len(SPECIALS), len(SPECIALS) + len(PRINTABLE) + len(EMOJI) - 1)
-    runner = FakeRunner(info, step_time=step_s, tokens=tokens, end_probability=end_probability)
+    runner = FakeRunner(info, step_time=step_s, tokens=tokens, end_probability=end_probability, grammars=grammars)
     if script is not None:
         oracle = runner.vocabulary
         runner.vocabulary = Script(oracle.first, oracle.last, oracle.end_ids, oracle.end_probability, script)
@@ -146,6 +152,7 @@ def make_rig(
     if answers is not None:
         encode, decode = text.tokenizer.encode, text.tokenizer.decode
         options["script"] = lambda prompt: [*encode(answers(decode(prompt)), add_special=False), END_ID]
+    options.setdefault("grammars", lambda: Grammars(text.tokenizer, text.vocab_size, text.end_ids))
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     if send_buffer is not None:  # of every connection
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

@@ -29,7 +29,8 @@ def toolset(body: ChatRequest, limits: LimitSettings) -> Toolset | None:
     if choice == "none":
         return None
     names, required = _allowed(body, frozenset(tool.function.name for tool in body.tools))
-    return Toolset(specs, names, required, parallel=body.parallel_tool_calls is not False, size=size)
+    parallel = body.parallel_tool_calls is not False and not isinstance(choice, NamedTool)
+    return Toolset(specs, names, required, parallel, size)
 
 
 def template_variables(body: ChatRequest, limits: LimitSettings) -> Mapping[str, Any]:

@@ -91,6 +91,40 @@ User = Annotated[
 ]
 
 
+class JsonSchema(Schema):
+    """A JSON schema and what it is called."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    name: str = Field(max_length=64)
+    description: str | None = None
+    schema_: Annotated[Any, Field(alias="schema")] = None
+    strict: bool | None = Field(None, description="The output follows the schema whether or not this is given.")
+
+
+class ResponseFormat(Schema):
+    """What the answer must be."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Schema):
+    """What the output must be: exactly one of json (a schema), json_object, regex, choice and grammar (Lark)."""
+
+    json_: Annotated[Any, Field(alias="json")] = None
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    disable_fallback: bool | None = None  # there is nothing to fall back to
+    # Refused: white space is bounded, and schemas mean what they say.
+    disable_any_whitespace: RefusedFlag = None
+    disable_additional_properties: RefusedFlag = None
+    whitespace_pattern: Refused = None
+    structural_tag: Refused = None
+
+
 class Common(Schema):
     """What both endpoints take."""
 
@@ -119,6 +153,7 @@ class Common(Schema):
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
     timeout: float | None = Field(None, gt=0, le=LONGEST_TIMEOUT_S)  # seconds from HTTP arrival to the end
     on_timeout: OnTimeout = None
+    structured_outputs: StructuredOutputs | None = None
     # Who goes first.
     service_tier: ServiceTier = None
     user: User = None
@@ -274,6 +309,7 @@ class ChatRequest(Common):
     parallel_tool_calls: bool | None = None  # false: at most one call
     reasoning_effort: Effort = None
     chat_template_kwargs: dict[str, Any] | None = None  # variables of the model's chat template
+    response_format: ResponseFormat | None = None
     # Refused until they work.
     audio: Refused = None
     function_call: Annotated[Any, _refuse("none", "auto")] = None
@@ -281,7 +317,6 @@ class ChatRequest(Common):
     modalities: Annotated[Any, _refuse(["text"])] = None
     moderation: Refused = None
     prediction: Refused = None
-    response_format: Annotated[Any, _refuse({"type": "text"})] = None
     verbosity: Annotated[Any, _refuse("medium")] = None
     web_search_options: Refused = None
 

@@ -4,23 +4,26 @@ import asyncio
 import contextlib
 import secrets
 from array import array
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headway.core.clock import Clock, MonotonicClock
 from headway.core.config import Settings
-from headway.core.errors import EngineUnavailable, HeadwayError, InvalidRequest, Overloaded
+from headway.core.errors import EngineUnavailable, HeadwayError, Overloaded
 from headway.core.events import Load
 from headway.core.request import EngineRequest
 from headway.core.sampling import Sampling
 from headway.model.detokenizer import Detokenizer
 from headway.model.text import TextModel, load_text
 from headway.observability.metrics import Metrics
+from headway.serving.answer_form import answer_form
 from headway.serving.answer_parser import AnswerParser
 from headway.serving.answer_stream import AnswerStream
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.engine_link import EngineLink
+from headway.serving.form_check import FormCheck
 from headway.serving.gate import Gate, Ticket
 from headway.serving.generation import Generation
 from headway.serving.live_settings import LiveSettings
@@ -54,6 +57,7 @@ class Frontend:
         self._gate = Gate(self._link, settings)
         self._settings = LiveSettings(self._link, settings, self._gate.reconfigure)
         self._pool = TextPool(PromptEncoder(text))
+        self._forms = FormCheck(text)
         self._live = 0
         self._tokenizing = 0  # characters
         self._idle = asyncio.Event()  # set when the last live generation has left while draining
@@ -66,6 +70,7 @@ class Frontend:
     def close(self) -> None:
         self._link.close()
         self._pool.close()
+        self._forms.close()
 
     # What delivery shows of the engine.
 
@@ -122,15 +127,23 @@ class Frontend:
         return self._clock.now()
 
     async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
-        """For Generation: tokenises."""
+        """For Generation: tokenises, and finds out whether the form asked for can be kept."""
         prompt = await self._pool.encode(request.prompt)
-        # Until there are grammars; then model/tool_grammar says what such an answer must be.
-        if isinstance(request.prompt, ChatPrompt) and request.prompt.tools and request.prompt.tools.required:
-            raise InvalidRequest("tool_choice: only auto and none are supported yet", param="tool_choice")
+        request = self._with_answer_form(request, prompt)
         sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
         least = sampling.max_tokens if sampling.ignore_eos and not request.stop else sampling.min_tokens
         self._gate.check_possible(request, len(prompt), 1 if request.truncate else least)
+        if request.form is not None:
+            await self._forms.check(request.form)
         return prompt, sampling
+
+    def _with_answer_form(self, request: Request, ids: "array[int]") -> Request:
+        """Where tools must be called, or the model may reason, the form of the answer depends on the prompt's end."""
+        prompt, text = request.prompt, self._text
+        if not isinstance(prompt, ChatPrompt):
+            return request
+        form = answer_form(prompt.tools, request.form, text.answer_format, text.end_of(ids), self.settings.limits)
+        return replace(request, form=form)
 
     def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
         """For Generation: gives it to the engine."""

@@ -69,10 +69,19 @@ class Timing:
     deadline: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the output must be: a grammar's source (see serving/structured), and the field that asked for it."""
+
+    source: str
+    param: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One sequence to generate. `sampling.max_tokens` and `sampling.seed` are placeholders: `max_tokens` and `seed`
-    here decide, since their defaults depend on the prompt's length and on chance."""
+    """One sequence to generate. `sampling.max_tokens`, `sampling.seed` and `sampling.grammar` are placeholders:
+    `max_tokens` and `seed` here decide, since their defaults depend on the prompt's length and on chance, and so
+    does `form`."""
 
     prompt: Prompt
     sampling: Sampling
@@ -80,6 +89,7 @@ class Request:
     max_tokens: int | None = None  # None: what fits the context
     seed: int | None = None  # None: random
     stop: tuple[str, ...] = ()
+    form: Form | None = None  # None: any text
     deadline: float | None = None  # Clock seconds
     truncate: bool = False  # at the deadline: an end with what there is, not an error
     lane: Lane = Lane.DEFAULT
