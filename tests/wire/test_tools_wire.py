@@ -18,7 +18,7 @@ TOOLS: list[Any] = [
     },
     {"type": "function", "function": {"name": "get_time"}},
 ]
-ARGUMENTS = '{"city": "Paris \\ud83d\\ude00"}'
+ARGUMENTS = '{"city": "\\"Paris\\" \\n"}'
 CALL = f'<tool_call>\n{{"name": "get_weather", "arguments": {ARGUMENTS}}}\n</tool_call>'
 TIME = '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
 THOUGHT = "<think>\nI STOP and think.\n</think>"
@@ -43,7 +43,8 @@ def answers(prompt: str) -> str:
         thought = (
             "" if closed else "I STOP and think.\n</think>\n\n" if open else "<think>\nI STOP and think.\n</think>\n\n"
         )
-        return f"{thought}Hello STOP there."
+        said = CALL if "<tools>" in prompt else '{"ok": true}' if "JSON" in asked else "Hello STOP there."
+        return f"{thought}{said}"
     return CALL if "<tools>" in prompt else "I know no tools."
 
 
@@ -56,7 +57,7 @@ def tools_rig() -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def thinking_rig() -> Iterator[Rig]:
-    with make_rig(answers=answers, template=THINKING) as rig:
+    with make_rig(answers=answers, template=THINKING, runner={"context": 4096, "blocks": 1024}) as rig:
         yield rig
         rig.wait_idle()
 
@@ -144,7 +145,7 @@ def test_a_call_of_no_known_tool_is_content(tools_rig: Rig) -> None:
 
 
 def test_a_call_cut_off_says_length(tools_rig: Rig) -> None:
-    cut = CALL.index("Paris")
+    cut = CALL.index("Paris") - 2
     choice = whole(tools_rig, "weather?", tools=TOOLS, max_tokens=cut)
     assert choice.finish_reason == "length"
     assert choice.message.tool_calls[0].function.arguments == '{"city": "'
@@ -201,6 +202,25 @@ def test_stop_strings_spare_the_reasoning(thinking_rig: Rig) -> None:
 def test_thinking_is_switched_by_the_template(thinking_rig: Rig, extra: dict[str, Any], reasoning: str) -> None:
     parts = streamed(thinking_rig, "think", extra_body=extra)
     assert (parts["reasoning"], parts["content"]) == (reasoning, "Hello STOP there.")
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
+def test_reasoning_may_come_before_a_call_that_must_be_made(thinking_rig: Rig, choice: Any, thinks: bool) -> None:
+    extra = {"reasoning_effort": "high" if thinks else "none"}
+    parts = streamed(thinking_rig, "think", tools=TOOLS, tool_choice=choice, extra_body=extra)
+    assert parts["reasoning"] == ("I STOP and think." if thinks else "")
+    assert (parts["calls"][0], parts["content"]) == (["get_weather", ARGUMENTS], "")
+    assert parts["finish"] == "tool_calls"
+
+
+@pytest.mark.parametrize("extra", [{}, {"chat_template_kwargs": {"open": True}}, {"reasoning_effort": "none"}])
+def test_reasoning_may_come_before_structured_output(thinking_rig: Rig, extra: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    message = whole(thinking_rig, "think JSON", response_format=form, extra_body=extra).message
+    assert message.content == '{"ok": true}'
+    assert getattr(message, "reasoning_content", "") == ("" if "reasoning_effort" in extra else "I STOP and think.")
 
 
 def test_reasoning_goes_back_to_the_template(thinking_rig: Rig) -> None:

@@ -139,10 +139,10 @@ class Frontend:
 
     def _with_answer_form(self, request: Request, ids: "array[int]") -> Request:
         """Where tools must be called, or the model may reason, the form of the answer depends on the prompt's end."""
-        prompt, text = request.prompt, self._text
-        if not isinstance(prompt, ChatPrompt):
+        prompt, format = request.prompt, self._text.answer_format
+        if not isinstance(prompt, ChatPrompt) or (prompt.tools is None and request.form is None):
             return request
-        form = answer_form(prompt.tools, request.form, text.answer_format, text.end_of(ids), self.settings.limits)
+        form = answer_form(prompt.tools, request.form, format, self._text.end_of(ids), self.settings.limits)
         return replace(request, form=form)
 
     def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
