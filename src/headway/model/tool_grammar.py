@@ -50,7 +50,7 @@ class CallGrammar:
     def _calls(self) -> str:
         style = self.format.calls
         if style.bare:  # such a model makes one call an answer
-            return "object"
+            return f"{self._mark(style.opening)}? object"
         one = f"{self._mark(style.opening)} {self._call_after_mark()}"
         if style.name == "mistral" or not self.parallel:
             return one
