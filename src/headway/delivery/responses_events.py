@@ -1,6 +1,7 @@
 """The answer to one request of the Responses API: its object, and the events that say how it grew."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -8,8 +9,18 @@ from headway.core.errors import HeadwayError, InvalidRequest, RequestFailed
 from headway.delivery.openai_chat import chat_logprobs
 from headway.delivery.openai_format import TokenBytes, encode
 from headway.delivery.responses_items import Item
-from headway.delivery.stream_id import new_id
-from headway.serving.text_events import Delta, Done, Started, TextEvent, Usage
+from headway.delivery.responses_output import Closed, Kind, OpenItem
+from headway.serving.text_events import (
+    AnswerDelta,
+    CallStart,
+    Content,
+    Delta,
+    Done,
+    Reasoning,
+    Started,
+    TextEvent,
+    Usage,
+)
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -47,7 +58,7 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
 
@@ -64,9 +75,7 @@ class ResponseEvents:
         self._token_bytes = token_bytes
         self._next = 0  # sequence number
         self._begun = False
-        self._item: Item | None = None  # open; the last of the output
-        self._texts: list[str] = []  # of its open part, joined when that closes
-        self._delta = b""  # everything before the text of a delta of it
+        self._item: OpenItem | None = None  # the last of the output
         self._done: Done | None = None
 
     def begin(self) -> bytes:
@@ -81,7 +90,7 @@ class ResponseEvents:
 
     def event(self, index: int, event: TextEvent) -> bytes:
         if isinstance(event, Delta):
-            return self._text(event)
+            return self._delta(event)
         if isinstance(event, Done):
             self._done = event
             return b""
@@ -95,7 +104,7 @@ class ResponseEvents:
 
     def end(self) -> bytes:
         assert self._done is not None
-        data = self._open_message() if not self.response.output else b""
+        data = b"" if self.response.output else self._into("message")  # an answer of no words
         cut = self._done.finish_reason == "length"
         data += self._close("incomplete" if cut else "completed")
         self.response.usage = self._done.usage
@@ -105,7 +114,8 @@ class ResponseEvents:
         """The last event; the object then says what went wrong, or that it was cancelled."""
         data = self.begin()
         if self._item is not None:
-            self._settle("incomplete")
+            self._item.settle("incomplete")
+            self._item = None
         if isinstance(error, RequestFailed) and error.code == "cancelled":
             return data + self._finish("cancelled", "response.failed")
         self.response.error = error
@@ -130,68 +140,62 @@ class ResponseEvents:
 
     def snapshot(self) -> bytes:
         """The object as it is now."""
-        if self._item is not None and self._texts:
-            _write(self._item, "".join(self._texts))
+        if self._item is not None:
+            self._item.write()
         return encode(self.response.fields())
 
     # The parts of an answer.
 
-    def _text(self, delta: Delta) -> bytes:
-        data = b"" if self._item is not None else self._open_message()
-        assert self._item is not None
-        self._texts.append(delta.text)
-        logprobs: Any = []
+    def _delta(self, delta: Delta) -> bytes:
+        logprobs: list[Any] = []
         if delta.logprobs is not None:
             logprobs = chat_logprobs(delta.token_ids, delta.logprobs, self._token_bytes)["content"]
-            self._item["content"][0]["logprobs"] += logprobs
-        self._next += 1
-        return b'%b%b%b,"logprobs":%b,"sequence_number":%d}\n\n' % (
-            data,
-            self._delta,
-            encode(delta.text),
-            encode(logprobs) if logprobs else b"[]",
-            self._next - 1,
-        )
-
-    def _open_message(self) -> bytes:
-        item: Item = {
-            "id": new_id("msg_", self._worker),
-            "type": "message",
-            "status": "in_progress",
-            "role": "assistant",
-            "content": [],
-        }
-        self.response.output.append(item)
-        self._item, self._texts = item, []
-        part = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
-        place = self._place()
-        data = self._event("response.output_item.added", {"output_index": place["output_index"], "item": item})
-        data += self._event("response.content_part.added", {**place, "part": part})
-        item["content"].append({**part, "logprobs": []})
-        kind = "response.output_text.delta"
-        self._delta = b"event: %b\ndata: %b" % (kind.encode(), encode({"type": kind, **place, "delta": ""})[:-3])
+        if not isinstance(delta, AnswerDelta):
+            return self._into("message") + self._grow(delta.text, logprobs)
+        data = b""
+        for part in delta.parts:
+            if isinstance(part, Content):  # log probabilities of what is no text of a message are not shown
+                data += self._into("message") + self._grow(part.text, logprobs)
+                logprobs = []
+            elif isinstance(part, Reasoning):
+                data += self._into("reasoning") + self._grow(part.text)
+            elif isinstance(part, CallStart):
+                data += self._open("function_call", {"call_id": part.id, "name": part.name, "arguments": ""})
+            else:
+                data += self._grow(part.text)
+        if logprobs and not delta.parts and self._item is not None and self._item.kind == "message":
+            data += self._grow("", logprobs)
         return data
 
-    def _close(self, status: Literal["completed", "incomplete"]) -> bytes:
+    def _into(self, kind: Literal["message", "reasoning"]) -> bytes:
+        if self._item is not None and self._item.kind == kind:
+            return b""
+        fields: dict[str, Any] = {"role": "assistant"} if kind == "message" else {"summary": []}
+        return self._open(kind, {**fields, "content": []})
+
+    def _grow(self, text: str, logprobs: Sequence[Any] = ()) -> bytes:
+        item = self._item
+        assert item is not None
+        item.texts.append(text)
+        more = b""
+        if item.kind == "message":
+            item.item["content"][0]["logprobs"] += logprobs
+            more = b',"logprobs":%b' % (encode(logprobs) if logprobs else b"[]")
+        self._next += 1
+        return b'%b%b%b,"sequence_number":%d}\n\n' % (item.delta, encode(text), more, self._next - 1)
+
+    def _open(self, kind: Kind, fields: dict[str, Any]) -> bytes:
+        data = self._close("completed")
+        output = self.response.output
+        self._item = OpenItem(kind, len(output), self._worker, fields)
+        output.append(self._item.item)
+        return data + b"".join(self._event(*told) for told in self._item.opened())
+
+    def _close(self, status: Closed) -> bytes:
         if self._item is None:
             return b""
-        place, item = self._place(), self._settle(status)
-        part = item["content"][0]
-        said = {"text": part["text"], "logprobs": part["logprobs"]}
-        data = self._event("response.output_text.done", {**place, **said})
-        data += self._event("response.content_part.done", {**place, "part": part})
-        return data + self._event("response.output_item.done", {"output_index": place["output_index"], "item": item})
-
-    def _settle(self, status: Literal["completed", "incomplete"]) -> Item:
-        assert self._item is not None
         item, self._item = self._item, None
-        _write(item, "".join(self._texts))
-        item["status"] = status
-        return item
-
-    def _place(self) -> dict[str, Any]:
-        assert self._item is not None
-        return {"item_id": self._item["id"], "output_index": len(self.response.output) - 1, "content_index": 0}
+        return b"".join(self._event(*told) for told in item.closed(status))
 
     def _finish(self, status: Status, kind: str | None = None) -> bytes:
         self.response.status = status
@@ -206,7 +210,3 @@ class ResponseEvents:
         data = encode({"type": kind, **fields, "sequence_number": self._next})
         self._next += 1
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
-
-
-def _write(item: Item, text: str) -> None:
-    item["content"][0]["text"] = text

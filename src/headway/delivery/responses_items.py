@@ -81,8 +81,9 @@ def chat_messages(instructions: str | None, items: Sequence[Item]) -> list[Messa
     """For the chat template.
 
     What the model has thought and called joins the message of the assistant that it belongs to. All that is said to the
-    model before anybody speaks is one system message, for many templates know only one.
+    model before anybody speaks is one system message, for many templates know only one. Raises InvalidRequest.
     """
+    _check_results(items)
     messages: list[Message] = []
     if instructions is not None:
         messages.append({"role": "system", "content": instructions})
@@ -105,6 +106,15 @@ def chat_messages(instructions: str | None, items: Sequence[Item]) -> list[Messa
             call = {"id": item["call_id"], "type": "function", "function": function}
             turn.setdefault("tool_calls", []).append(call)
     return _one_system([_closed(message) for message in messages])
+
+
+def _check_results(items: Sequence[Item]) -> None:
+    calls = set()
+    for item in items:
+        if item["type"] == "function_call":
+            calls.add(item["call_id"])
+        elif item["type"] == "function_call_output" and item["call_id"] not in calls:
+            raise InvalidRequest(f"input: no function_call before has the call_id {item['call_id']!r}", param="input")
 
 
 def _plain(item: Item) -> Message:

@@ -1,6 +1,7 @@
 """Bodies of the Responses API. Every field OpenAI documents is here: honoured, accepted without effect where nothing it
 could say applies to this server, or refused by name."""
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, FailFast, Field, Tag, WithJsonSchema
@@ -15,6 +16,7 @@ from headway.delivery.schemas import (
     RefusedList,
     Schema,
     ServiceTier,
+    ToolName,
     User,
 )
 
@@ -61,13 +63,22 @@ class MessageItem(Schema):
     phase: Literal["commentary", "final_answer"] | None = None
 
 
+def _check_arguments(text: str) -> str:
+    try:
+        if isinstance(json.loads(text or "{}"), dict):
+            return text
+    except (ValueError, RecursionError):
+        pass
+    raise PydanticCustomError("arguments", "must be the JSON text of an object")
+
+
 class FunctionCallItem(Schema):
     """A call that the model has made."""
 
     type: Literal["function_call"]
     call_id: str = Field(min_length=1, max_length=256)
-    name: str = Field(min_length=1, max_length=64)
-    arguments: str
+    name: ToolName
+    arguments: Annotated[str, AfterValidator(_check_arguments)]
     id: str | None = None
     status: ItemStatus = None
     namespace: Refused = None
@@ -171,7 +182,7 @@ class FunctionTool(Schema):
     """A function that the model may call."""
 
     type: Annotated[str, _one_of("tool of type", "function")]
-    name: str = Field(min_length=1, max_length=64)
+    name: ToolName
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None

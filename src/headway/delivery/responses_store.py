@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 BUSY_S = 5.0  # to wait for another worker's transaction
 DAY_S = 86_400.0
-OLDEST = 16  # responses that make room at once
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
     id TEXT PRIMARY KEY,
@@ -117,13 +116,16 @@ class ResponsesStore:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # others have no business with conversations
         self._alive = _lock(self._lock_of(self._owner))
-        with self._path.with_name(f"{self._path.name}-opening").open("w") as opening:
-            fcntl.flock(opening, fcntl.LOCK_EX)  # the other workers do the same just now
+        opening = _lock(self._path.with_name(f"{self._path.name}-opening"), wait=True)  # all workers start at once
+        assert opening is not None
+        try:
             self._database = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.executescript(SCHEMA)
             self._bury()
+        finally:
+            os.close(opening)
 
     def _lock_of(self, owner: str) -> Path:
         return self._path.with_name(f"{self._path.name}-owner-{owner}")
@@ -166,12 +168,8 @@ class ResponsesStore:
     def _make_room(self) -> None:
         self._execute("DELETE FROM responses WHERE created < ? AND owner IS NULL", time.time() - self._days * DAY_S)
         while self._size() > self._bytes:
-            deleted = self._execute(
-                "DELETE FROM responses WHERE id IN"
-                " (SELECT id FROM responses WHERE owner IS NULL ORDER BY created LIMIT ?) RETURNING id",
-                OLDEST,
-            )
-            if not deleted:
+            oldest = "SELECT id FROM responses WHERE owner IS NULL ORDER BY created LIMIT 1"
+            if not self._execute(f"DELETE FROM responses WHERE id IN ({oldest}) RETURNING id"):
                 return
 
     def _size(self) -> int:
@@ -214,11 +212,11 @@ def data_folder() -> Path:
     return (Path(stated) if stated else Path.home() / ".local" / "share") / "headway"
 
 
-def _lock(path: Path) -> int | None:
-    """Its descriptor, with the lock, which ends with the process; None if another has it."""
+def _lock(path: Path, wait: bool = False) -> int | None:
+    """Its descriptor, with the lock, which ends with the process; None if another has it and this does not wait."""
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None
