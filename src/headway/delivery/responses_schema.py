@@ -224,6 +224,11 @@ class PromptCacheOptions(Schema):
     comparison_response_id: Refused = None
 
 
+class BackgroundOptions(Schema):
+    completion_window: Annotated[Any, _one_of("completion window", "soonest")] = None
+    continuation_id: Refused = None
+
+
 class ObfuscationOptions(Schema):
     include_obfuscation: RefusedFlag = None
 
@@ -274,6 +279,7 @@ class ResponseRequest(PromptFields):
     stream: bool | None = None
     stream_options: ObfuscationOptions | None = None
     background: bool | None = None
+    background_options: BackgroundOptions | None = None
     store: bool | None = None
     include: Annotated[list[Includable] | None, FailFast()] = None
     max_output_tokens: int | None = Field(None, ge=1, le=MOST)
