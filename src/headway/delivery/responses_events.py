@@ -110,6 +110,11 @@ class ResponseEvents:
         self.response.usage = self._done.usage
         return data + self._finish("incomplete" if cut else "completed")
 
+    def nothing(self) -> bytes:
+        """All events of a response without output."""
+        self.response.usage = Usage(0, 0, 0)
+        return self.begin() + self._finish("completed")
+
     def failed(self, error: HeadwayError) -> bytes:
         """The last event; the object then says what went wrong, or that it was cancelled."""
         data = self.begin()

@@ -312,6 +312,18 @@ class ResponseRequest(PromptFields):
     prompt: Refused = None
 
 
+STREAM_ID = r"[A-Za-z0-9_.-]{1,256}"
+
+
+class ResponseCreate(ResponseRequest):
+    """A message `response.create` on a WebSocket."""
+
+    type: Literal["response.create"]
+    stream: Literal[True] | None = None
+    stream_id: Annotated[str | None, Field(pattern=f"^{STREAM_ID}$")] = None  # the lane
+    generate: bool | None = None  # false: no output, only an id to go on from
+
+
 class InputTokensRequest(PromptFields):
     """POST /v1/responses/input_tokens"""
 

@@ -13,6 +13,7 @@ from headway.delivery.openai_request import check_model
 from headway.delivery.openapi import takes
 from headway.delivery.responses import Responses
 from headway.delivery.responses_items import chat_messages, page
+from headway.delivery.responses_kept import KeptResponses
 from headway.delivery.responses_request import in_own_words, prompt_of
 from headway.delivery.responses_schema import CompactRequest, Includable, InputTokensRequest, ResponseRequest
 from headway.delivery.stream_id import LONGEST_AFTER
@@ -22,7 +23,7 @@ Include = Annotated[list[Includable] | None, Query(alias="include[]")]
 PlainInclude = Annotated[list[Includable] | None, Query(alias="include")]
 
 
-def responses_router(frontend: Frontend, settings: Settings, responses: Responses) -> APIRouter:
+def responses_router(frontend: Frontend, settings: Settings, responses: Responses, kept: KeptResponses) -> APIRouter:
     router = APIRouter(tags=["Responses"])
     limit = settings.server.max_body_bytes
 
@@ -67,27 +68,27 @@ def responses_router(frontend: Frontend, settings: Settings, responses: Response
             raise InvalidRequest("include_obfuscation is not supported", param="include_obfuscation")
         if starting_after is not None and not stream:
             raise InvalidRequest("starting_after needs stream=true", param="starting_after")
-        found = await responses.locate(request, id)
+        found = await kept.locate(request, id)
         if isinstance(found, Response):
             return found
         if stream:
-            return responses.events(found, starting_after)
+            return kept.events(found, starting_after)
         return Response(found.response, media_type="application/json")
 
     @router.delete("/v1/responses/{id}")
     async def delete_response(request: Request, id: str) -> Response:
         """Forgets a response; one that is being made ends."""
-        found = await responses.locate(request, id)
+        found = await kept.locate(request, id)
         if isinstance(found, Response):
             return found
-        await responses.delete(found, id)
+        await kept.delete(found, id)
         return JSONResponse({"id": id, "object": "response", "deleted": True})
 
     @router.post("/v1/responses/{id}/cancel")
     async def cancel_response(request: Request, id: str) -> Response:
         """Ends a response that is being made; of one that has ended, what it has become."""
-        found = await responses.locate(request, id)
-        return found if isinstance(found, Response) else await responses.cancel(found)
+        found = await kept.locate(request, id)
+        return found if isinstance(found, Response) else await kept.cancel(found)
 
     @router.get("/v1/responses/{id}/input_items")
     async def list_input_items(
@@ -100,7 +101,7 @@ def responses_router(frontend: Frontend, settings: Settings, responses: Response
         plain_include: PlainInclude = None,
     ) -> Response:
         """What a response was made from, with the items of the conversation that it went on with."""
-        found = await responses.locate(request, id)
+        found = await kept.locate(request, id)
         if isinstance(found, Response):
             return found
         return JSONResponse(page(found.items, limit, order, after))
