@@ -195,6 +195,14 @@ def test_a_lost_reader_of_a_whole_cancels(tmp_path: Path) -> None:
         assert rig.load().steps < 200
 
 
+def test_what_to_include_may_be_said_when_it_is_read(rig: Rig) -> None:
+    answer = rig.openai.responses.create(input="x", include=["message.output_text.logprobs"], **EXTRA)
+    again = rig.openai.responses.retrieve(answer.id, include=["message.output_text.logprobs"])
+    assert again == answer
+    assert rig.http.get(f"{URL}/{answer.id}?include=moon").status_code == 400
+    assert rig.http.get(f"{URL}/{answer.id}?starting_after=1").json()["error"]["param"] == "starting_after"
+
+
 def test_delete(rig: Rig) -> None:
     answer = rig.openai.responses.create(input="x", **EXTRA)
     rig.openai.responses.delete(answer.id)

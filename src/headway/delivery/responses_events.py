@@ -89,6 +89,11 @@ class ResponseEvents:
         return created + self._whole("response.in_progress")
 
     def event(self, index: int, event: TextEvent) -> bytes:
+        item = self._item
+        if type(event) is Delta and event.logprobs is None and item is not None and item.kind == "message":
+            item.texts.append(event.text)  # the common case
+            self._next += 1
+            return b'%b%b,"logprobs":[],"sequence_number":%d}\n\n' % (item.delta, encode(event.text), self._next - 1)
         if isinstance(event, Delta):
             return self._delta(event)
         if isinstance(event, Done):
@@ -139,7 +144,7 @@ class ResponseEvents:
 
     def body(self) -> bytes:
         """The object. Of a generation that has ended well but not been closed, the end."""
-        if self._done is not None and self.response.completed is None and self.response.error is None:
+        if self._done is not None and self.response.status == "in_progress":
             self.end()
         return self.snapshot()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import glob
 import logging
 import os
 import secrets
@@ -65,7 +66,7 @@ class ResponsesStore:
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._path = settings.store_path or data_folder() / "responses.db"
+        self._path = (settings.store_path or data_folder() / "responses.db").expanduser()
         self._days = settings.store_days
         self._bytes = settings.store_mb << 20
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="responses-store")
@@ -115,10 +116,10 @@ class ResponsesStore:
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # others have no business with conversations
-        self._alive = _lock(self._lock_of(self._owner))
         opening = _lock(self._path.with_name(f"{self._path.name}-opening"), wait=True)  # all workers start at once
         assert opening is not None
         try:
+            self._alive = _lock(self._lock_of(self._owner))
             self._database = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
@@ -132,10 +133,13 @@ class ResponsesStore:
 
     def _bury(self) -> None:
         """Fails what nobody makes any more: whose owner's lock is free."""
-        for (owner,) in self._execute("SELECT DISTINCT owner FROM responses WHERE owner IS NOT NULL"):
+        named = self._execute("SELECT DISTINCT owner FROM responses WHERE owner IS NOT NULL")
+        prefix = self._lock_of("").name
+        locks = {path.name.removeprefix(prefix) for path in self._path.parent.glob(f"{glob.escape(prefix)}*")}
+        for owner in locks.union(*named) - {self._owner}:
             lock = self._lock_of(owner)
             held = None
-            if owner == self._owner or (lock.exists() and (held := _lock(lock)) is None):
+            if owner in locks and (held := _lock(lock)) is None:
                 continue
             for id, key, response, items in self._execute(
                 "SELECT id, key, response, items FROM responses WHERE owner = ?", owner

@@ -69,6 +69,9 @@ async def test_what_died_in_the_making_is_failed_and_what_lives_is_not(tmp_path:
     for store in (other, third):
         await store.close()
     assert not owners(tmp_path)
+    (tmp_path / "deep" / "r.db-owner-00").touch()  # of one that died while it made nothing
+    await (await opened(tmp_path)).close()
+    assert not owners(tmp_path)
 
 
 async def test_it_expires(tmp_path: Path) -> None:
