@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from server_rig import Rig, make_rig
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 BODY: dict[str, Any] = {"type": "response.create", "input": "Tell me a tale.", "max_output_tokens": 30, "seed": 5}
@@ -179,6 +179,33 @@ def test_a_key_is_asked_for_before_it_opens(tmp_path: Path) -> None:
         assert response.status_code == 401 and json.loads(response.body)["error"]["code"] == "invalid_api_key"
         with open_socket(rig, additional_headers={"Authorization": "Bearer k1"}) as socket:
             assert ask(socket)[-1]["type"] == "response.incomplete"
+
+
+def test_a_key_that_is_taken_away_is_taken_from_open_connections_too(tmp_path: Path) -> None:
+    server = {"store_path": tmp_path / "r.db", "admin_key": "root"}
+    mine = {"Authorization": "Bearer k1"}
+    with (
+        make_rig(keys=({"key": "k1", "tenant": "a"},), server=server) as rig,
+        open_socket(rig, additional_headers=mine) as socket,
+    ):
+        ask(socket)
+        keys = [{"key": "k2", "tenant": "a"}]
+        changed = rig.http.patch("/admin/settings", json={"keys": keys}, headers={"authorization": "Bearer root"})
+        assert changed.status_code == 200
+        socket.send(json.dumps(BODY))
+        with pytest.raises(ConnectionClosed, match="1008"):
+            socket.recv(timeout=5)
+
+
+def test_what_waits_is_bounded(tmp_path: Path) -> None:
+    with make_rig(pace=0.05, server={"store_path": tmp_path / "r.db"}) as rig, open_socket(rig) as socket:
+        for _ in range(70):  # one is being made, 64 wait
+            socket.send(json.dumps({**BODY, "stream_id": "a", "max_output_tokens": 400}))
+        errors = []
+        while len(errors) < 5:
+            event = json.loads(socket.recv(timeout=20))
+            errors += [event["status"]] if event["type"] == "error" else []
+        assert errors == [429] * 5
 
 
 def test_it_pings_and_a_message_is_bounded(tmp_path: Path) -> None:

@@ -25,19 +25,29 @@ class Incoming:
     request: HTTPConnection
 
 
+Auth = Callable[[HTTPConnection], Awaitable[None]]
+POLICY = 1008  # close code
+
+
 class Link:
     """An open WebSocket. Iterate over what comes in, to its end; `send` from any task."""
 
-    def __init__(self, websocket: WebSocket, now: Callable[[], float]) -> None:
+    def __init__(self, websocket: WebSocket, auth: Auth, now: Callable[[], float]) -> None:
         self._websocket = websocket
+        self._auth = auth
         self._now = now
 
     async def __aiter__(self) -> AsyncIterator[Incoming]:
         while (message := await self._websocket.receive())["type"] == "websocket.receive":
             text = message.get("text")
             data = message["bytes"] if text is None else text.encode()
-            scope = {**self._websocket.scope, ARRIVAL: self._now()}
-            yield Incoming(data, HTTPConnection(scope))
+            request = HTTPConnection({**self._websocket.scope, ARRIVAL: self._now()})
+            try:
+                await self._auth(request)  # keys may have been reloaded
+            except HeadwayError:
+                await self._websocket.close(POLICY, "the API key is not valid any more")
+                return
+            yield Incoming(data, request)
 
     async def send(self, data: bytes) -> None:
         """One message of text. Waits while its reader is slow; raises WebSocketDisconnect when there is none."""
@@ -47,9 +57,7 @@ class Link:
             raise WebSocketDisconnect(1006) from error
 
 
-async def accept(
-    websocket: WebSocket, auth: Callable[[HTTPConnection], Awaitable[None]], now: Callable[[], float]
-) -> Link | None:
+async def accept(websocket: WebSocket, auth: Auth, now: Callable[[], float]) -> Link | None:
     """None, and an HTTP status with OpenAI's error body, for who may not."""
     try:
         await auth(websocket)
@@ -57,4 +65,4 @@ async def accept(
         await websocket.send_denial_response(error_response(error))
         return None
     await websocket.accept()
-    return Link(websocket, now)
+    return Link(websocket, auth, now)

@@ -3,12 +3,10 @@
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from fastapi import APIRouter, WebSocket
-from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from headway.core.errors import HeadwayError, InvalidRequest, Overloaded
@@ -20,13 +18,14 @@ from headway.delivery.recordings import Recordings
 from headway.delivery.responses import Responses
 from headway.delivery.responses_items import Item
 from headway.delivery.responses_schema import STREAM_ID, ResponseCreate
-from headway.delivery.websocket import Incoming, Link, accept
+from headway.delivery.websocket import Auth, Incoming, Link, accept
 from headway.serving.frontend import Frontend
 
 # As OpenAI has them, of one connection.
 MOST_ACTIVE = 16  # responses being made; more wait
 MOST_LANES = 32  # that have a name
 MOST_WAITING = 64  # requests of one lane
+MOST_WAITING_BYTES = 8 << 20  # of all lanes, beside a first request of any size
 MOST_RECENT = 64  # responses that are not stored and can be gone on from
 RETRY_S = 1.0
 
@@ -38,12 +37,7 @@ class Envelope(msgspec.Struct):
     stream_id: Any = None
 
 
-def responses_socket_router(
-    frontend: Frontend,
-    recordings: Recordings,
-    responses: Responses,
-    auth: Callable[[HTTPConnection], Awaitable[None]],
-) -> APIRouter:
+def responses_socket_router(frontend: Frontend, recordings: Recordings, responses: Responses, auth: Auth) -> APIRouter:
     """Not to be guarded: it checks the key itself, before it accepts."""
     router = APIRouter()
 
@@ -67,6 +61,7 @@ class Conversations:
         self._lanes: dict[str | None, asyncio.Queue[Incoming]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = asyncio.Semaphore(MOST_ACTIVE)
+        self._waiting = 0  # bytes
         self._recent: OrderedDict[str, list[Item]] = OrderedDict()
 
     async def run(self) -> None:
@@ -90,11 +85,13 @@ class Conversations:
                 said = "type must be response.create; other messages are not supported"
                 raise InvalidRequest(said, param="type", code="unsupported_parameter")
             name = _name(envelope.stream_id)
-            self._lane(name).put_nowait(incoming)
+            lane, size = self._lane(name), len(incoming.data)
+            if lane.full() or (self._waiting and self._waiting + size > MOST_WAITING_BYTES):
+                raise Overloaded("too many requests wait on this connection", retry_after_s=RETRY_S)
+            lane.put_nowait(incoming)
+            self._waiting += size
         except HeadwayError as error:
             await self._refuse(error, name)
-        except asyncio.QueueFull:
-            await self._refuse(Overloaded("too many requests wait in this lane", retry_after_s=RETRY_S), name)
 
     def _lane(self, name: str | None) -> "asyncio.Queue[Incoming]":
         if name in self._lanes:
@@ -113,6 +110,7 @@ class Conversations:
             while True:
                 incoming = await queue.get()
                 async with self._active:
+                    self._waiting -= len(incoming.data)
                     await self._respond(name, incoming)
         except WebSocketDisconnect:
             pass
