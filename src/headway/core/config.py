@@ -140,6 +140,7 @@ class LimitSettings(Section):
     max_logprobs: int = Field(20, ge=0)
     max_bias_entries: int = Field(1024, ge=0)
     max_prompts: int = Field(64, ge=1)  # prompts in one completions request
+    max_choices: int = Field(128, ge=1)  # answers that one request may have made: prompts times n or best_of
 
 
 class Settings(BaseSettings):

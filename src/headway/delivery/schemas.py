@@ -45,6 +45,9 @@ class StreamOptions(Schema):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
     include_obfuscation: RefusedFlag = None
+    coalesce_ms: int | None = Field(
+        None, ge=0, le=1000, description="Tokens that come within so long may be joined into one event."
+    )
     resumable: bool | None = Field(
         None,
         description="Events carry ids, and a reader who lost the connection can go on: GET /v1/streams/{id}, or "
@@ -52,15 +55,6 @@ class StreamOptions(Schema):
     )
 
 
-def _one_choice(value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise PydanticCustomError("invalid_value", "must be at least 1")
-    if value is not None and value > 1:
-        raise PydanticCustomError("unsupported", "more than 1 is not supported yet")
-    return value
-
-
-OneChoice = Annotated[int | None, AfterValidator(_one_choice)]
 TOKEN_KEY = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
@@ -133,8 +127,10 @@ class Common(Schema):
     prompt_cache_options: dict[str, str] | None = None
     prompt_cache_retention: str | None = None
     store: RefusedFlag = None
-    # Refused until they work.
-    n: OneChoice = None
+    n: int | None = Field(None, ge=1, le=MOST, description="Answers to one prompt, which is computed once.")
+    return_token_ids: bool | None = Field(
+        None, description="Shows prompt_token_ids and the token_ids of each piece of text, an end token not among them."
+    )
 
 
 def _check_stop(value: Any) -> Any:
@@ -247,9 +243,13 @@ class CompletionRequest(Common):
         ),
     ]
     logprobs: int | None = Field(None, ge=0)
-    # Refused until they work.
-    best_of: OneChoice = None
-    echo: RefusedFlag = None
+    best_of: int | None = Field(
+        None,
+        ge=1,
+        le=MOST,
+        description="So many are made, and the n with the highest log probability a token returned.",
+    )
+    echo: bool | None = Field(None, description="The text begins with the prompt's. Not with logprobs.")
     suffix: Annotated[Any, _refuse("")] = None
 
 

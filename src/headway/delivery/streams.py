@@ -66,10 +66,11 @@ class Streams:
         self, request: Request, body: Common, id: str, generations: Sequence[Generation], format: StreamFormat
     ) -> Response:
         """A new stream, as its request wants it."""
+        coalesce_s = (body.stream_options.coalesce_ms or 0) / 1e3 if body.stream_options else 0.0
         if not is_resumable(body):
-            return StreamReply(generations, format, self._settings)
+            return StreamReply(generations, format, self._settings, coalesce_s)
         owner = caller_of(request).key
-        recording = self._recordings.open(id, owner, _digest(body), Merged(generations), format)
+        recording = self._recordings.open(id, owner, _digest(body), Merged(generations, coalesce_s), format)
         return RecordedReply(self._recordings, recording, 0, self._settings)
 
     def find(self, request: Request, id: str) -> Recording:

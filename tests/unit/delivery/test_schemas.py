@@ -13,6 +13,7 @@ CHAT = """messages model audio frequency_penalty function_call functions logit_b
 COMPLETION = """model prompt best_of echo frequency_penalty logit_bias logprobs max_tokens n presence_penalty seed stop
  stream stream_options suffix temperature top_p user"""
 EXTRAS = {"timeout", "on_timeout", "top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids"}
+EXTRAS |= {"return_token_ids"}
 
 
 def test_every_documented_field_is_listed() -> None:
