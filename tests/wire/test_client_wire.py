@@ -1,5 +1,8 @@
 """The client library on a whole server."""
 
+import re
+from pathlib import Path
+
 import pytest
 from server_rig import Rig, make_rig
 
@@ -21,6 +24,15 @@ def test_streamed_is_whole_is_what_openai_gets(rig: Rig) -> None:
     assert answer.usage == whole.usage
     assert isinstance(whole.usage, Usage) and whole.usage.completion_tokens == 40
     assert whole.raw["id"] != theirs.id and not answer.truncated
+
+
+def test_the_examples_of_the_docs(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(examples) == 3
+    for example in examples:
+        exec(example.replace("http://127.0.0.1:8000", rig.url), {})
+        assert capsys.readouterr().out.strip()
 
 
 def test_completions(rig: Rig) -> None:

@@ -19,9 +19,13 @@ class ClientError(HeadwayError):
 
 
 class ConnectionFailed(ClientError):
-    """No answer came."""
+    """No answer came. `may_retry`: it is not just slow, so that asking again does not double its work."""
 
     code = "connection_failed"
+
+    def __init__(self, message: str, *, may_retry: bool = True) -> None:
+        super().__init__(message)
+        self.may_retry = may_retry
 
 
 class APIStatusError(ClientError):

@@ -42,7 +42,7 @@ def _may_retry(error: ClientError) -> bool:
         if error.may_retry is not None:
             return error.may_retry
         return error.status in _TRANSIENT or error.status >= 500
-    return isinstance(error, ConnectionFailed)
+    return isinstance(error, ConnectionFailed) and error.may_retry
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

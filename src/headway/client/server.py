@@ -14,6 +14,7 @@ from headway.client.transport import Call, Transport
 
 CANCEL_S = 2.0
 MODELS = "/models"
+NO_LIST = (404, 405)  # of models: then there is one only
 # What streams are asked for beside the caller's own stream_options, the most first.
 _OFFERS: tuple[Mapping[str, bool], ...] = ({"resumable": True, "include_usage": True}, {"include_usage": True}, {})
 _OURS = ("resumable", "include_usage", "stream_options")
@@ -40,7 +41,11 @@ class Server:
         if body.get("model") is not None:
             return body
         if self._model is None:
-            self._model = next(iter(await self.models(deadline)), None)
+            try:
+                self._model = next(iter(await self.models(deadline)), None)
+            except APIStatusError as error:
+                if error.status not in NO_LIST:
+                    raise
         return body if self._model is None else {**body, "model": self._model}
 
     async def whole(self, path: str, body: Mapping[str, Any], deadline: Deadline) -> dict[str, Any]:

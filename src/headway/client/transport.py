@@ -144,7 +144,8 @@ class Transport:
             async with deadline.limit(call.silence_s):
                 response = await self._http.send(self._request(call, deadline), stream=True)
         except TimeoutError:
-            raise ConnectionFailed(f"{self._base} did not answer within {call.silence_s:g} s") from None
+            message = f"{self._base} did not answer within {call.silence_s:g} s"
+            raise ConnectionFailed(message, may_retry=False) from None
         except httpx.RequestError as error:
             raise ConnectionFailed(f"no answer from {self._base}: {reason_of(error)}") from error
         if response.is_success:

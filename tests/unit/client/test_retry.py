@@ -48,6 +48,7 @@ def test_waits_that_a_server_names(headers: dict[str, str], seconds: float | Non
         (APIStatusError(429, "x", may_retry=False), False),
         (APIStatusError(400, "x", may_retry=True), True),
         (ConnectionFailed("x"), True),
+        (ConnectionFailed("x", may_retry=False), False),
         (CircuitOpen(1.0), False),
         (DeadlineExceeded(), False),
         (StreamFailed("x"), False),

@@ -11,6 +11,7 @@ from script_server import Ending, Reply, Script, error, stream, whole
 from headway.client import (
     APIStatusError,
     AsyncClient,
+    ConnectionFailed,
     DeadlineExceeded,
     Restarted,
     Retry,
@@ -45,7 +46,12 @@ ABC_WHOLE = whole({"choices": [{"index": 0, "message": {"content": "abc"}, "fini
 
 
 def client(script: Script, time: Any, **options: Any) -> AsyncClient:
-    return AsyncClient(script.url, model="m", **{"idle_timeout": 0.1, "timing": time.timing, **options})
+    return AsyncClient(script.url, model="m", timing=time.timing, **options)
+
+
+def patience(ending: Ending) -> float:
+    """An idle timeout that only silence reaches, on a slow machine too."""
+    return 0.3 if ending == "silence" else 20.0
 
 
 async def read(script: Script, time: Any, **options: Any) -> tuple[list[str], Any]:
@@ -116,7 +122,7 @@ async def test_a_dropped_stream_is_resumed(serve: Callable[..., Script], time: A
     """Wherever it was cut, the middle of an event included, and also if the server repeats itself."""
     rest = NUMBERED[told].encode()[:-3]
     script = serve(stream(*NUMBERED[:told], ending=ending, rest=rest), stream(*NUMBERED[max(0, told - 2) :]))
-    pieces, answer = await read(script, time)
+    pieces, answer = await read(script, time, idle_timeout=patience(ending))
     assert pieces == ["a", "b", "c"]
     assert (answer.finish_reason, answer.usage, answer.truncated) == ("stop", Usage(2, 3, 1), False)
     assert [(seen.method, seen.path) for seen in script.seen[1:]] == [("GET", f"/v1/streams/c-7?after={told}")]
@@ -179,7 +185,7 @@ async def test_a_stream_that_dropped_before_its_first_event_is_asked_for_again(
 ) -> None:
     """Nobody knows yet whether it can be resumed, and nothing has been given."""
     script = serve(stream(ending=ending, rest=NUMBERED[0].encode()), stream(*NUMBERED))
-    pieces, _ = await read(script, time)
+    pieces, _ = await read(script, time, idle_timeout=patience(ending))
     assert pieces == ["a", "b", "c"] and [seen.method for seen in script.seen] == ["POST", "POST"]
 
 
@@ -218,7 +224,7 @@ async def test_ids_of_another_kind_are_nothing_to_resume_by(
 async def test_a_retry_gives_no_text_twice(serve: Callable[..., Script], time: Any, ending: Ending) -> None:
     again = [chunk("abc"), chunk("d"), chunk(finish="stop"), DONE]
     script = serve(stream(*ABC[:2], ending=ending), stream(*ABC[:1], ending=ending), stream(*again))
-    pieces, answer = await read(script, time, on_drop="retry")
+    pieces, answer = await read(script, time, on_drop="retry", idle_timeout=patience(ending))
     assert pieces == ["a", "b", "c", "d"] and answer.text == "abcd" and not answer.truncated
     assert len(time.slept) == 2 and script.bodies[0] == script.bodies[2]
 
@@ -277,7 +283,7 @@ async def test_the_partial_text_is_kept_where_that_was_chosen(
     serve: Callable[..., Script], time: Any, ending: Ending
 ) -> None:
     script = serve(stream(*ABC[:2], ending=ending))
-    pieces, answer = await read(script, time, on_drop="partial")
+    pieces, answer = await read(script, time, on_drop="partial", idle_timeout=patience(ending))
     assert pieces == ["a", "b"] and answer.truncated and answer.finish_reason is None
 
 
@@ -286,7 +292,7 @@ async def test_with_its_finish_reason_an_answer_is_whole(
     serve: Callable[..., Script], time: Any, ending: Ending
 ) -> None:
     script = serve(stream(*ABC[:4], ending=ending))
-    pieces, answer = await read(script, time, on_drop="raise")
+    pieces, answer = await read(script, time, on_drop="raise", idle_timeout=patience(ending))
     assert pieces == ["a", "b", "c"] and answer.finish_reason == "stop" and not answer.truncated
 
 
@@ -323,11 +329,20 @@ async def test_what_is_no_event_stream(serve: Callable[..., Script], time: Any) 
 
 async def test_comments_are_signs_of_life_but_the_deadline_runs(serve: Callable[..., Script]) -> None:
     script = serve(stream(*NUMBERED[:2], ending="alive"))
-    async with AsyncClient(script.url, model="m", idle_timeout=0.2) as own, own.stream("hi", timeout=0.5) as answer:
+    async with AsyncClient(script.url, model="m", idle_timeout=0.6) as own, own.stream("hi", timeout=1.0) as answer:
         with pytest.raises(DeadlineExceeded) as exceeded:
             [piece async for piece in answer]
     assert exceeded.value.partial == "ab"
     assert [seen.method for seen in script.seen] == ["POST", "DELETE"]
+
+
+async def test_a_server_that_is_slow_to_begin_is_not_given_the_work_twice(
+    serve: Callable[..., Script], time: Any
+) -> None:
+    script = serve(Reply(status=None, ending="silence"), stream(*ABC))
+    with pytest.raises(ConnectionFailed, match=r"did not answer within 0\.3 s"):
+        await read(script, time, idle_timeout=0.3)
+    assert len(script.seen) == 1
 
 
 async def test_the_servers_deadline_event(serve: Callable[..., Script], time: Any) -> None:
