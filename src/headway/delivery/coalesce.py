@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from headway.serving.text_events import Delta, TextEvent
+from headway.serving.text_events import AnswerDelta, Delta, TextEvent
 
 Event = tuple[int, TextEvent]  # of a choice
 
@@ -64,4 +64,7 @@ class Coalescer:
 
 def _joined(one: Delta, other: Delta) -> Delta:
     logprobs = None if one.logprobs is None or other.logprobs is None else one.logprobs + other.logprobs
-    return Delta(one.text + other.text, one.token_ids + other.token_ids, logprobs)
+    text, ids = one.text + other.text, one.token_ids + other.token_ids
+    if isinstance(one, AnswerDelta) and isinstance(other, AnswerDelta):
+        return AnswerDelta(text, ids, logprobs, parts=one.parts + other.parts)
+    return Delta(text, ids, logprobs)

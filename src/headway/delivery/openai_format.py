@@ -83,6 +83,7 @@ class Totals:
         self._prompt = [0] * choices
         self._cached = [0] * choices
         self._completion = [0] * choices
+        self._reasoning = [0] * choices
 
     def started(self, index: int, started: Started) -> None:
         self._prompt[index] = started.prompt_tokens
@@ -95,6 +96,7 @@ class Totals:
         self._prompt[index] = usage.prompt_tokens
         self._cached[index] = usage.cached_tokens
         self._completion[index] = usage.completion_tokens
+        self._reasoning[index] = usage.reasoning_tokens
 
     def fields(self) -> dict[str, Any]:
         prompt, completion = sum(self._prompt), sum(self._completion)
@@ -103,7 +105,7 @@ class Totals:
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": sum(self._cached)},
-            "completion_tokens_details": {"reasoning_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": sum(self._reasoning)},
         }
 
 

@@ -8,8 +8,10 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     FailFast,
     Field,
+    Tag,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
@@ -34,7 +36,6 @@ def _refuse(*neutral: object) -> AfterValidator:
 Refused = Annotated[Any, _refuse()]
 RefusedFlag = Annotated[Any, _refuse(False)]
 RefusedList = Annotated[Any, _refuse([])]
-NoChoice = Annotated[Any, _refuse("none", "auto")]  # of a tool, where there are none
 
 
 class Schema(BaseModel):
@@ -89,6 +90,40 @@ User = Annotated[
 ]
 
 
+class JsonSchema(Schema):
+    """A JSON schema and what it is called."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    name: str = Field(max_length=64)
+    description: str | None = None
+    schema_: Annotated[Any, Field(alias="schema")] = None
+    strict: bool | None = Field(None, description="The output follows the schema whether or not this is given.")
+
+
+class ResponseFormat(Schema):
+    """What the answer must be."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Schema):
+    """What the output must be: exactly one of json (a schema), json_object, regex, choice and grammar (Lark)."""
+
+    json_: Annotated[Any, Field(alias="json")] = None
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    disable_fallback: bool | None = None  # there is nothing to fall back to
+    # Refused: white space is bounded, and schemas mean what they say.
+    disable_any_whitespace: RefusedFlag = None
+    disable_additional_properties: RefusedFlag = None
+    whitespace_pattern: Refused = None
+    structural_tag: Refused = None
+
+
 class Common(Schema):
     """What both endpoints take."""
 
@@ -117,6 +152,7 @@ class Common(Schema):
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
     timeout: float | None = Field(None, gt=0, le=LONGEST_TIMEOUT_S)  # seconds from HTTP arrival to the end
     on_timeout: OnTimeout = None
+    structured_outputs: StructuredOutputs | None = None
     # Who goes first.
     service_tier: ServiceTier = None
     user: User = None
@@ -146,27 +182,44 @@ class TextPart(Schema):
     text: str
 
 
-class Message(Schema):
-    """One message of a chat. Tool calls and their results come with a later version."""
+ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
-    role: Literal["system", "developer", "user", "assistant"]
+
+class CalledFunction(Schema):
+    name: ToolName
+    arguments: str  # JSON text
+
+
+class ToolCall(Schema):
+    """A call that the model has made, sent back."""
+
+    id: str = Field(min_length=1, max_length=256)
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class Message(Schema):
+    """One message of a chat. `content` may be left out where an assistant has called tools or reasoned."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[
         Any,
         AfterValidator(lambda value: _check_content(value)),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": TextPart.model_json_schema()}]}),
-    ]
+    ] = None
     name: str | None = None
     refusal: Refused = None
     audio: Refused = None
     function_call: Refused = None
-    tool_calls: RefusedList = None
-    tool_call_id: Refused = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
     annotations: RefusedList = None  # openai-python's message.model_dump() has it
 
 
-def _check_content(value: Any) -> str:
+def _check_content(value: Any) -> str | None:
     """A message's text; several parts are joined by line breaks, as vLLM and llama.cpp do."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
     if not isinstance(value, list):
         raise PydanticCustomError("content_type", "must be a string or a list of text parts")
@@ -187,6 +240,64 @@ def _check_content(value: Any) -> str:
     return "\n".join(texts)
 
 
+class Function(Schema):
+    name: ToolName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None  # a JSON schema; none: no parameters
+    strict: bool | None = None
+
+
+class Tool(Schema):
+    """A function the model may call."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class _Named(Schema):
+    name: ToolName
+
+
+class NamedTool(Schema):
+    """This tool must be called."""
+
+    type: Literal["function"]
+    function: _Named
+
+
+class _Allowed(Schema):
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], FailFast(), Field(min_length=1)]
+
+
+class AllowedTools(Schema):
+    """Only these tools may be called."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: _Allowed
+
+
+def _kind_of_choice(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else None
+    return f"[{kind}]" if kind in ("function", "allowed_tools") else "[word]"
+
+
+ToolChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"] | None, Tag("[word]")]
+    | Annotated[NamedTool, Tag("[function]")]
+    | Annotated[AllowedTools, Tag("[allowed_tools]")],
+    Discriminator(_kind_of_choice),  # tags in brackets are left out of the path that an error names
+    Field(description="auto, the default: the model decides. required: it calls a tool. none: it sees none."),
+]
+Effort = Annotated[
+    Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None,
+    Field(
+        description="Honoured where the model's chat template has reasoning_effort or enable_thinking (none: false, "
+        "the others: true); else refused, except none for a model that does not reason."
+    ),
+]
+
+
 class ChatRequest(Common):
     """POST /v1/chat/completions"""
 
@@ -194,18 +305,19 @@ class ChatRequest(Common):
     max_completion_tokens: int | None = Field(None, ge=1, le=MOST)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0)
-    parallel_tool_calls: bool | None = None  # without tools there is nothing to run in parallel
+    tools: Annotated[list[Tool] | None, FailFast()] = None
+    tool_choice: ToolChoice = None
+    parallel_tool_calls: bool | None = None  # false: at most one call
+    reasoning_effort: Effort = None
+    chat_template_kwargs: dict[str, Any] | None = None  # variables of the model's chat template
+    response_format: ResponseFormat | None = None
     # Refused until they work.
     audio: Refused = None
-    function_call: NoChoice = None
+    function_call: Annotated[Any, _refuse("none", "auto")] = None
     functions: RefusedList = None
     modalities: Annotated[Any, _refuse(["text"])] = None
     moderation: Refused = None
     prediction: Refused = None
-    reasoning_effort: Annotated[Any, _refuse("none")] = None
-    response_format: Annotated[Any, _refuse({"type": "text"})] = None
-    tool_choice: NoChoice = None
-    tools: RefusedList = None
     verbosity: Annotated[Any, _refuse("medium")] = None
     web_search_options: Refused = None
 

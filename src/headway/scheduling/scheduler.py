@@ -179,6 +179,7 @@ class Scheduler:
                 and sampled.token not in sequence.ends
                 and sampled.logprobs is None
                 and sampled.error is None
+                and not sampled.forced
                 and (sequence.token_end is not None or unwatched)
             ):  # a stream's next token, as nearly always: what the two calls below would do
                 sequence.computed = sequence.peak = length
@@ -248,9 +249,11 @@ class Scheduler:
         """Counts what was computed, and makes full blocks shareable.
 
         A generated token is charged when it is computed in turn, at the next step; what a preemption cost is not the
-        tenant's doing.
+        tenant's doing. Where a draw was put off, the last token does not count: it will be computed again.
         """
-        count = len(work.tokens)
+        count = len(work.tokens) - (work.sample and sampled is None)
+        if not count:
+            return
         again = sequence.advance(count)
         self.counters.recomputed_tokens += again
         weight = OUTPUT_WEIGHT if work.start >= sequence.prompt_length else 1.0
@@ -262,8 +265,11 @@ class Scheduler:
     def _take(self, sequence: Sequence, sampled: Sampled) -> Emission:
         if sampled.error is not None:
             return self._end(sequence, Finish.FAILED, sampled.error)
-        token = sampled.token
-        finish = sequence.append(token)
+        tokens = [sampled.token]
+        finish = sequence.append(sampled.token)
+        if sampled.forced and finish is None:
+            jumped, finish = sequence.jump(sampled.forced)
+            tokens += jumped
         sequence.last_token = self._now
         self.waiting.let_go(sequence.id, computed=True)
         if sequence.first_s:
@@ -274,9 +280,9 @@ class Scheduler:
         elif sequence.token_end is None and self._promise.token_s:
             self._watch_tokens(sequence)
         if finish is None and sampled.logprobs is None:
-            return Emission(id=sequence.id, tokens=[token])
+            return Emission(id=sequence.id, tokens=tokens)
         logprobs = None if sampled.logprobs is None else [sampled.logprobs]
-        return Emission(id=sequence.id, tokens=[token], logprobs=logprobs, finish=finish)
+        return Emission(id=sequence.id, tokens=tokens, logprobs=logprobs, finish=finish)
 
     def _end(self, sequence: Sequence, finish: Finish, detail: str) -> Emission:
         """Marks it; a running one keeps slot and blocks until the sweep, which a computing step holds off."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import secrets
 from array import array
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,17 @@ from headway.core.sampling import Sampling
 from headway.model.detokenizer import Detokenizer
 from headway.model.text import TextModel, load_text
 from headway.observability.metrics import Metrics
+from headway.serving.answer_form import answer_form
+from headway.serving.answer_parser import AnswerParser
+from headway.serving.answer_stream import AnswerStream
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.engine_link import EngineLink
+from headway.serving.form_check import FormCheck
 from headway.serving.gate import Gate, Ticket
 from headway.serving.generation import Generation
 from headway.serving.live_settings import LiveSettings
 from headway.serving.prompts import PromptEncoder
-from headway.serving.request import Prompt, Request
+from headway.serving.request import ChatPrompt, Prompt, Request
 from headway.serving.resolve import check_ids, resolve_sampling
 from headway.serving.text_pool import TextPool
 from headway.serving.text_stream import TextStream
@@ -52,6 +58,7 @@ class Frontend:
         self._gate = Gate(self._link, settings)
         self._settings = LiveSettings(self._link, settings, self._gate.reconfigure)
         self._pool = TextPool(PromptEncoder(text))
+        self._forms = FormCheck(text)
         self._live = 0
         self._tokenizing = 0  # characters
         self._idle = asyncio.Event()  # set when the last live generation has left while draining
@@ -64,6 +71,7 @@ class Frontend:
     def close(self) -> None:
         self._link.close()
         self._pool.close()
+        self._forms.close()
 
     # What delivery shows of the engine.
 
@@ -121,13 +129,25 @@ class Frontend:
         return self._clock.now()
 
     async def prepare(self, request: Request, prompt: "array[int] | None") -> "tuple[array[int], Sampling]":
-        """For Generation: tokenises, where that has not been done."""
+        """For Generation: tokenises, where that has not been done, and finds out whether the form asked for can be
+        kept."""
         if prompt is None:
             prompt = await self._pool.encode(request.prompt)
+        request = self._with_answer_form(request, prompt)
         sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
         least = sampling.max_tokens if sampling.ignore_eos and not request.stop else sampling.min_tokens
         self._gate.check_possible(request, len(prompt), 1 if request.truncate else least)
+        if request.form is not None:
+            await self._forms.check(request.form)
         return prompt, sampling
+
+    def _with_answer_form(self, request: Request, ids: "array[int]") -> Request:
+        """Where tools must be called, or the model may reason, the form of the answer depends on the prompt's end."""
+        prompt, format = request.prompt, self._text.answer_format
+        if not isinstance(prompt, ChatPrompt) or (prompt.tools is None and request.form is None):
+            return request
+        form = answer_form(prompt.tools, request.form, format, self._text.end_of(ids), self.settings.limits)
+        return replace(request, form=form)
 
     def send(
         self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling, leader: int | None
@@ -139,9 +159,15 @@ class Frontend:
         return stream
 
     def text_stream(self, request: Request) -> TextStream:
-        """For Generation."""
-        detokenizer = Detokenizer(self._text.tokenizer)
-        return TextStream(detokenizer, request.stop, request.sampling.logprobs is not None)
+        """For Generation: plain, or in parts where the model may reason or call tools."""
+        logprobs = request.sampling.logprobs is not None
+        prompt, format = request.prompt, self._text.answer_format
+        if isinstance(prompt, ChatPrompt) and (prompt.tools is not None or format.thinking is not None):
+            names = prompt.tools.names if prompt.tools is not None else frozenset[str]()
+            single = prompt.tools is not None and not prompt.tools.parallel
+            parser = AnswerParser(format, names, partial(_call_id, format.short_ids), single=single)
+            return AnswerStream(self._text, parser, request.stop, logprobs)
+        return TextStream(Detokenizer(self._text.tokenizer), request.stop, logprobs)
 
     def left(self, ticket: Ticket) -> None:
         """For Generation: it ended, in whatever way."""
@@ -186,6 +212,10 @@ class Frontend:
     def engine_died(self, why: str) -> None:
         """The parent says that the engine is gone for good: whatever runs ends with an error now."""
         self._link.shut(EngineUnavailable(f"the engine has stopped: {why}"))
+
+
+def _call_id(short: bool) -> str:
+    return secrets.token_hex(5)[:9] if short else f"call_{secrets.token_hex(12)}"
 
 
 def _engine_request(

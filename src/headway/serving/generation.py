@@ -4,7 +4,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 from headway.core.errors import (
     DeadlineExceeded,
@@ -135,6 +135,7 @@ class Generation:
     async def _open(self) -> EmissionStream:
         prompt, sampling = self._prepared or await self._prepare()
         self._prepared = None
+        self._text.begin(prompt)
         leader = self.leader._stream.id if self.leader is not None and self.leader._stream is not None else None
         self._stream = self._opener.send(self._request, self.ticket, prompt, sampling, leader)
         self._stream.on_overflow = self._on_overflow
@@ -178,8 +179,10 @@ class Generation:
         self._outcome = reason
         if self._stream is not None:
             self._stream.close("stop string")
-        usage = Usage(self._prompt_tokens, self._text.tokens, self._cached_tokens)
-        self._events.append(Done("length" if reason == "length" else "stop", usage))
+        text = self._text
+        usage = Usage(self._prompt_tokens, text.tokens, self._cached_tokens, text.reasoning_tokens)
+        end: Literal["stop", "length"] = "length" if reason == "length" else "stop"
+        self._events.append(Done("tool_calls" if text.called else end, usage))
 
 
 def _failure(emission: Emission) -> HeadwayError:
