@@ -1,5 +1,6 @@
 """Request bodies. Every field OpenAI documents is here: honoured, accepted without effect, or refused by name."""
 
+import json
 import re
 from typing import Annotated, Any, Literal
 
@@ -11,10 +12,13 @@ from pydantic import (
     Discriminator,
     FailFast,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     Tag,
     WithJsonSchema,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_after_validator_function
 
 LONGEST_TIMEOUT_S = 86_400.0
 MOST = 2**31 - 1  # of a count: what the engine's own integers hold
@@ -22,20 +26,32 @@ MOST = 2**31 - 1  # of a count: what the engine's own integers hold
 LEAST_REPETITION = 0.01
 
 
-def _refuse(*neutral: object) -> AfterValidator:
-    """Refuses any value but null and those that ask for nothing (`neutral`)."""
+STATUS = "x-headway"  # in a field's JSON schema: what becomes of it, if it is not simply honoured
 
-    def check(value: Any) -> Any:
-        if value is None or any(value == n and type(value) is type(n) for n in neutral):
+
+class _Refuse:
+    """Of a field that takes null and values that ask for nothing (`neutral`), and refuses the others."""
+
+    def __init__(self, *neutral: object) -> None:
+        self._neutral = neutral
+
+    def _check(self, value: Any) -> Any:
+        if value is None or any(value == n and type(value) is type(n) for n in self._neutral):
             return value
         raise PydanticCustomError("unsupported", "not supported yet")
 
-    return AfterValidator(check)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        taken = " or ".join(json.dumps(value) for value in (None, *self._neutral))
+        return {**handler(schema), STATUS: f"refused, but for {taken}"}
 
 
-Refused = Annotated[Any, _refuse()]
-RefusedFlag = Annotated[Any, _refuse(False)]
-RefusedList = Annotated[Any, _refuse([])]
+Refused = Annotated[Any, _Refuse()]
+RefusedFlag = Annotated[Any, _Refuse(False)]
+RefusedList = Annotated[Any, _Refuse([])]
+NO_EFFECT: Any = Field(None, json_schema_extra={STATUS: "accepted, without effect"})
 
 
 class Schema(BaseModel):
@@ -70,10 +86,10 @@ TokenKey = Annotated[int, BeforeValidator(_token_key)]
 
 
 ServiceTier = Annotated[
-    Literal["auto", "default", "flex", "priority"] | None,
+    Literal["auto", "default", "flex", "priority", "fast"] | None,
     Field(
-        description="The lane: priority goes before default, and flex fills what the two leave. auto: that of the API "
-        "key, which is also the highest that it gets; chat responses show the one that counted."
+        description="The lane: priority (or fast) goes before default, and flex fills what the two leave. auto: that "
+        "of the API key, which is also the highest that it gets; the response shows the one that counted."
     ),
 ]
 OnTimeout = Annotated[
@@ -116,7 +132,7 @@ class StructuredOutputs(Schema):
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
-    disable_fallback: bool | None = None  # there is nothing to fall back to
+    disable_fallback: bool | None = NO_EFFECT  # there is nothing to fall back to
     # Refused: white space is bounded, and schemas mean what they say.
     disable_any_whitespace: RefusedFlag = None
     disable_additional_properties: RefusedFlag = None
@@ -157,11 +173,11 @@ class Common(Schema):
     service_tier: ServiceTier = None
     user: User = None
     # Accepted without effect.
-    metadata: dict[str, str] | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, str] | None = None
-    prompt_cache_retention: str | None = None
+    metadata: dict[str, str] | None = NO_EFFECT
+    safety_identifier: str | None = NO_EFFECT
+    prompt_cache_key: str | None = NO_EFFECT
+    prompt_cache_options: dict[str, str] | None = NO_EFFECT
+    prompt_cache_retention: str | None = NO_EFFECT
     store: RefusedFlag = None
     n: int | None = Field(None, ge=1, le=MOST, description="Answers to one prompt, which is computed once.")
     return_token_ids: bool | None = Field(
@@ -207,7 +223,7 @@ class Message(Schema):
         AfterValidator(lambda value: _check_content(value)),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": TextPart.model_json_schema()}]}),
     ] = None
-    name: str | None = None
+    name: str | None = None  # for templates that show it
     refusal: Refused = None
     audio: Refused = None
     function_call: Refused = None
@@ -313,12 +329,12 @@ class ChatRequest(Common):
     response_format: ResponseFormat | None = None
     # Refused until they work.
     audio: Refused = None
-    function_call: Annotated[Any, _refuse("none", "auto")] = None
+    function_call: Annotated[Any, _Refuse("none", "auto")] = None
     functions: RefusedList = None
-    modalities: Annotated[Any, _refuse(["text"])] = None
+    modalities: Annotated[Any, _Refuse(["text"])] = None
     moderation: Refused = None
     prediction: Refused = None
-    verbosity: Annotated[Any, _refuse("medium")] = None
+    verbosity: Annotated[Any, _Refuse("medium")] = None
     web_search_options: Refused = None
 
 
@@ -362,7 +378,7 @@ class CompletionRequest(Common):
         description="So many are made, and the n with the highest log probability a token returned.",
     )
     echo: bool | None = Field(None, description="The text begins with the prompt's. Not with logprobs.")
-    suffix: Annotated[Any, _refuse("")] = None
+    suffix: Annotated[Any, _Refuse("")] = None
 
 
 class TokenizeRequest(Schema):

@@ -81,6 +81,18 @@ class Frontend:
         return self._link.engine.context if self._link.engine else self._text.context
 
     @property
+    def capabilities(self) -> dict[str, bool]:
+        """What the model can be asked for."""
+        text = self._text
+        return {
+            "completions": True,
+            "chat": text.chat_template.known,
+            "tools": text.chat_template.known,
+            "reasoning": text.answer_format.thinking is not None,
+            "structured_output": True,
+        }
+
+    @property
     def fingerprint(self) -> str:
         return self._link.engine.fingerprint if self._link.engine else "loading"
 
