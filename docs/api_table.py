@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headway.delivery.schemas import STATUS, ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from headway.delivery.schema import STATUS
+from headway.delivery.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 
 PAGE = Path(__file__).with_name("api.md")
 SECTION = re.compile(r"(<!-- fields of (\w+) -->\n).*?(<!-- end -->)", re.S)

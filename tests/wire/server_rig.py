@@ -52,7 +52,8 @@ def make_text(context: int = 512, template: str = TEMPLATE, extra_specials: Sequ
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([*SPECIALS, *extra_specials])
     tokenizer = Tokenizer(backend, 0, (END_ID,))
-    return TextModel("tiny", context, len(names), tokenizer, ChatTemplate(template, {}), (END_ID,))
+    chat_template = ChatTemplate(template, {"bos_token": "<s>", "eos_token": "</s>"})
+    return TextModel("tiny", context, len(names), tokenizer, chat_template, (END_ID,))
 
 
 def _byte_of(char: str) -> bytes:
@@ -141,6 +142,7 @@ def make_rig(
     wait_ready: bool = True,
     send_buffer: int | None = None,
     template: str = TEMPLATE,
+    extra_specials: Sequence[str] = (),
     answers: Callable[[str], str] | None = None,
     **sections: dict[str, Any],
 ) -> Iterator[Rig]:
@@ -148,7 +150,7 @@ def make_rig(
     are sections of the settings."""
     settings = Settings(**sections)  # type: ignore[arg-type]
     options = {"context": 512, **(runner or {})}
-    text = make_text(options["context"], template)
+    text = make_text(options["context"], template, extra_specials)
     if answers is not None:
         encode, decode = text.tokenizer.encode, text.tokenizer.decode
         options["script"] = lambda prompt: [*encode(answers(decode(prompt)), add_special=False), END_ID]

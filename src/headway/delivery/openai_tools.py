@@ -6,7 +6,8 @@ from typing import Any
 
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest
-from headway.delivery.schemas import AllowedTools, ChatRequest, Message, NamedTool, Tool
+from headway.delivery.schemas import ChatRequest, Message
+from headway.delivery.tool_schemas import AllowedTools, NamedTool, Tool
 from headway.serving.request import Toolset
 
 

@@ -1,61 +1,25 @@
 """Request bodies. Every field OpenAI documents is here: honoured, accepted without effect, or refused by name."""
 
-import json
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     FailFast,
     Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    Tag,
     WithJsonSchema,
 )
-from pydantic_core import CoreSchema, PydanticCustomError
-from pydantic_core.core_schema import no_info_after_validator_function
+from pydantic_core import PydanticCustomError
+
+from headway.delivery.schema import NO_EFFECT, Refuse, Refused, RefusedFlag, RefusedList, Schema
+from headway.delivery.tool_schemas import Effort, Tool, ToolCall, ToolChoice
 
 LONGEST_TIMEOUT_S = 86_400.0
 MOST = 2**31 - 1  # of a count: what the engine's own integers hold
 # Less would let penalised logits overflow; so far from 1 the text is noise anyway.
 LEAST_REPETITION = 0.01
-
-
-STATUS = "x-headway"  # in a field's JSON schema: what becomes of it, if it is not simply honoured
-
-
-class _Refuse:
-    """Of a field that takes null and values that ask for nothing (`neutral`), and refuses the others."""
-
-    def __init__(self, *neutral: object) -> None:
-        self._neutral = neutral
-
-    def _check(self, value: Any) -> Any:
-        if value is None or any(value == n and type(value) is type(n) for n in self._neutral):
-            return value
-        raise PydanticCustomError("unsupported", "not supported yet")
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(self._check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        taken = " or ".join(json.dumps(value) for value in (None, *self._neutral))
-        return {**handler(schema), STATUS: f"refused, but for {taken}"}
-
-
-Refused = Annotated[Any, _Refuse()]
-RefusedFlag = Annotated[Any, _Refuse(False)]
-RefusedList = Annotated[Any, _Refuse([])]
-NO_EFFECT: Any = Field(None, json_schema_extra={STATUS: "accepted, without effect"})
-
-
-class Schema(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
 class StreamOptions(Schema):
@@ -198,22 +162,6 @@ class TextPart(Schema):
     text: str
 
 
-ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-
-
-class CalledFunction(Schema):
-    name: ToolName
-    arguments: str  # JSON text
-
-
-class ToolCall(Schema):
-    """A call that the model has made, sent back."""
-
-    id: str = Field(min_length=1, max_length=256)
-    type: Literal["function"] = "function"
-    function: CalledFunction
-
-
 class Message(Schema):
     """One message of a chat. `content` may be left out where an assistant has called tools or reasoned."""
 
@@ -256,64 +204,6 @@ def _check_content(value: Any) -> str | None:
     return "\n".join(texts)
 
 
-class Function(Schema):
-    name: ToolName
-    description: str | None = None
-    parameters: dict[str, Any] | None = None  # a JSON schema; none: no parameters
-    strict: bool | None = None
-
-
-class Tool(Schema):
-    """A function the model may call."""
-
-    type: Literal["function"]
-    function: Function
-
-
-class _Named(Schema):
-    name: ToolName
-
-
-class NamedTool(Schema):
-    """This tool must be called."""
-
-    type: Literal["function"]
-    function: _Named
-
-
-class _Allowed(Schema):
-    mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], FailFast(), Field(min_length=1)]
-
-
-class AllowedTools(Schema):
-    """Only these tools may be called."""
-
-    type: Literal["allowed_tools"]
-    allowed_tools: _Allowed
-
-
-def _kind_of_choice(value: Any) -> str:
-    kind = value.get("type") if isinstance(value, dict) else None
-    return f"[{kind}]" if kind in ("function", "allowed_tools") else "[word]"
-
-
-ToolChoice = Annotated[
-    Annotated[Literal["none", "auto", "required"] | None, Tag("[word]")]
-    | Annotated[NamedTool, Tag("[function]")]
-    | Annotated[AllowedTools, Tag("[allowed_tools]")],
-    Discriminator(_kind_of_choice),  # tags in brackets are left out of the path that an error names
-    Field(description="auto, the default: the model decides. required: it calls a tool. none: it sees none."),
-]
-Effort = Annotated[
-    Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None,
-    Field(
-        description="Honoured where the model's chat template has reasoning_effort or enable_thinking (none: false, "
-        "the others: true); else refused, except none for a model that does not reason."
-    ),
-]
-
-
 class ChatRequest(Common):
     """POST /v1/chat/completions"""
 
@@ -329,12 +219,12 @@ class ChatRequest(Common):
     response_format: ResponseFormat | None = None
     # Refused until they work.
     audio: Refused = None
-    function_call: Annotated[Any, _Refuse("none", "auto")] = None
+    function_call: Annotated[Any, Refuse("none", "auto")] = None
     functions: RefusedList = None
-    modalities: Annotated[Any, _Refuse(["text"])] = None
+    modalities: Annotated[Any, Refuse(["text"])] = None
     moderation: Refused = None
     prediction: Refused = None
-    verbosity: Annotated[Any, _Refuse("medium")] = None
+    verbosity: Annotated[Any, Refuse("medium")] = None
     web_search_options: Refused = None
 
 
@@ -378,7 +268,7 @@ class CompletionRequest(Common):
         description="So many are made, and the n with the highest log probability a token returned.",
     )
     echo: bool | None = Field(None, description="The text begins with the prompt's. Not with logprobs.")
-    suffix: Annotated[Any, _Refuse("")] = None
+    suffix: Annotated[Any, Refuse("")] = None
 
 
 class TokenizeRequest(Schema):

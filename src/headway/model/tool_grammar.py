@@ -50,7 +50,7 @@ class CallGrammar:
     def _calls(self) -> str:
         style = self.format.calls
         if style.bare:  # such a model makes one call an answer
-            return "object"
+            return f"{self._mark(style.opening)}? object"
         one = f"{self._mark(style.opening)} {self._call_after_mark()}"
         if style.name == "mistral" or not self.parallel:
             return one
@@ -93,7 +93,8 @@ class CallGrammar:
 
 def arguments_schema(function: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON schema of a function's arguments, which are always an object."""
-    return {"type": "object", **(function.get("parameters") or _NO_ARGUMENTS)}
+    given = function.get("parameters")
+    return _NO_ARGUMENTS if given is None else {"type": "object", **given}
 
 
 def _text(text: str) -> str:
