@@ -48,8 +48,8 @@ class GrammarSlots:
 
     @property
     def masks(self) -> NDArray[np.uint32]:
-        if self._masks is None:  # no memory for who never asks for a grammar
-            self._masks = np.zeros(self._shape, np.uint32)
+        """Once a slot has been opened with a grammar."""
+        assert self._masks is not None
         return self._masks
 
     def open(self, slot: int, source: str | None, output: "array[int]", jump: bool) -> None:
@@ -57,6 +57,8 @@ class GrammarSlots:
         no grammar. `jump`: forced tokens are to be taken without a draw."""
         self._states.pop(slot, None)
         if source is not None:
+            if self._masks is None:  # no memory for who never asks for a grammar; before any other thread looks for it
+                self._masks = np.zeros(self._shape, np.uint32)
             compiling = self._compiler.submit(self._matcher, source, output)
             self._states[slot] = _State(source, output, jump, compiling)
 
