@@ -1,6 +1,5 @@
-"""Streams as routes see them: sent once, or recorded so that a reader who lost its connection can go on."""
+"""Responses as routes see them: sent once, or recorded so that a reader who lost its connection can go on."""
 
-from collections.abc import Sequence
 from hashlib import blake2b
 
 from starlette.requests import Request
@@ -11,16 +10,15 @@ from headway.core.errors import InvalidRequest
 from headway.delivery.caller import caller_of
 from headway.delivery.http_errors import EventsExpired
 from headway.delivery.merge import Merged
-from headway.delivery.openai_format import StreamFormat
 from headway.delivery.peers import Peers
 from headway.delivery.recorded_reply import RecordedReply
 from headway.delivery.recording import Recording
 from headway.delivery.recordings import Recordings
-from headway.delivery.reply import StreamReply
+from headway.delivery.reply import StreamReply, WholeReply
 from headway.delivery.schemas import Common
+from headway.delivery.start import Exchange
 from headway.delivery.stream_id import split_event_id, worker_of
 from headway.observability.metrics import Metrics
-from headway.serving.generation import Generation
 
 LAST_EVENT_ID = "last-event-id"
 
@@ -62,15 +60,17 @@ class Streams:
             raise InvalidRequest("Last-Event-ID belongs to another request", param="Last-Event-ID")
         return self.read(recording, after)
 
-    def reply(
-        self, request: Request, body: Common, id: str, generations: Sequence[Generation], format: StreamFormat
-    ) -> Response:
-        """A new stream, as its request wants it."""
+    def reply(self, request: Request, body: Common, exchange: Exchange) -> Response:
+        """What has been started, sent as its request wants it."""
+        generations = exchange.generations
+        if not body.stream:
+            return WholeReply(generations, exchange.whole())
         coalesce_s = (body.stream_options.coalesce_ms or 0) / 1e3 if body.stream_options else 0.0
         if not is_resumable(body):
-            return StreamReply(generations, format, self._settings, coalesce_s)
+            return StreamReply(generations, exchange.stream(), self._settings, coalesce_s)
         owner = caller_of(request).key
-        recording = self._recordings.open(id, owner, _digest(body), Merged(generations, coalesce_s), format)
+        events = Merged(generations, coalesce_s)
+        recording = self._recordings.open(exchange.id, owner, _digest(body), events, exchange.stream())
         return RecordedReply(self._recordings, recording, 0, self._settings)
 
     def find(self, request: Request, id: str) -> Recording:
