@@ -1,6 +1,7 @@
 // The only file that knows Python. Arguments are checked here for shape and in the engine for meaning.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -16,10 +17,11 @@ namespace {
 using Bytes = nb::ndarray<const std::uint8_t, nb::c_contig, nb::device::cpu>;
 using Ints = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ids = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bits = nb::ndarray<const std::uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 class Core {
  public:
-  Core(Config config, Limits limits) : engine(std::move(config), limits) {}
+  Core(Config config, Limits limits) : engine(std::move(config), limits), slots(limits.slots) {}
 
   void load(const std::string& role, int layer, const std::string& type, std::int64_t rows, std::int64_t columns, Bytes data) {
     const Tensor t{type_of(type), rows, columns, data.data()};
@@ -39,8 +41,11 @@ class Core {
     engine.open(slot, sampling, known.data(), known.size(), prompt);
   }
 
-  // `header` holds slot, start, count, sample for each work; tokens and tables lie one after the other.
-  nb::list step(Ints header, Ids tokens, Ids tables) {
+  void extend(int slot, Ids tokens) { engine.extend(slot, tokens.data(), tokens.size()); }
+
+  // `header` holds slot, start, count, sample for each work; tokens and tables lie one after the other. `ready` is called
+  // before the first draw, with the GIL, and returns when `masks` is written.
+  nb::list step(Ints header, Ids tokens, Ids tables, std::optional<Bits> bits, nb::object ready) {
     const std::size_t n = header.size() / 4;
     work.resize(n);
     std::size_t token = 0, table = 0;
@@ -52,9 +57,20 @@ class Core {
       token += (std::size_t)h[2], table += entries;
       if (token > tokens.size() || table > tables.size()) throw std::invalid_argument("too few tokens or table entries");
     }
+    Masks masks;
+    if (bits) {
+      if (bits->shape(0) != (std::size_t)slots || bits->shape(1) != ((std::size_t)engine.config().vocab + 31) / 32)
+        throw std::invalid_argument("masks are [slots][words]");
+      masks.bits = bits->data();
+    }
+    if (!ready.is_none())
+      masks.ready = [&ready] {
+        nb::gil_scoped_acquire acquire;
+        ready();
+      };
     {
       nb::gil_scoped_release release;
-      engine.step(work.data(), (int)n, results);
+      engine.step(work.data(), (int)n, results, masks);
     }
     nb::list out;
     for (std::size_t i = 0; i < n; i++) out.append(nb::cast(results[i]));
@@ -64,6 +80,7 @@ class Core {
   Engine engine;
   std::vector<Work> work;
   std::vector<Sampled> results;
+  int slots;
   bool finished = false;
 };
 
@@ -120,10 +137,12 @@ NB_MODULE(_ext, m) {
       .def_rw("choice", &Sampling::choice)
       .def_rw("seed", &Sampling::seed)
       .def_rw("logit_bias", &Sampling::logit_bias)
-      .def_rw("end_ids", &Sampling::end_ids);
+      .def_rw("end_ids", &Sampling::end_ids)
+      .def_rw("masked", &Sampling::masked);
   nb::class_<Sampled>(m, "Sampled")
       .def_ro("token", &Sampled::token)
       .def_ro("finite", &Sampled::finite)
+      .def_ro("allowed", &Sampled::allowed)
       .def_ro("logprob", &Sampled::logprob)
       .def_ro("top", &Sampled::top);
   nb::class_<Core>(m, "Core")
@@ -131,7 +150,8 @@ NB_MODULE(_ext, m) {
       .def("load", &Core::load, "role"_a, "layer"_a, "type"_a, "rows"_a, "columns"_a, "data"_a)
       .def("finish", &Core::finish)
       .def("open", &Core::open, "slot"_a, "sampling"_a, "known"_a, "prompt"_a)
-      .def("step", &Core::step, "header"_a, "tokens"_a, "tables"_a)
+      .def("extend", &Core::extend, "slot"_a, "tokens"_a)
+      .def("step", &Core::step, "header"_a, "tokens"_a, "tables"_a, "masks"_a.none() = nb::none(), "ready"_a.none() = nb::none())
       .def(
           "logits",
           [](const Core& c, int sample) {

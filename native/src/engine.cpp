@@ -70,7 +70,15 @@ void Engine::open(int slot, const Sampling& sampling, const std::uint32_t* known
   m.slots[(std::size_t)slot].reset(sampling, known, count, prompt, m.config.vocab, m.config.context);
 }
 
-void Engine::step(const Work* work, int count, std::vector<Sampled>& out) {
+void Engine::extend(int slot, const std::uint32_t* tokens, std::size_t count) {
+  Impl& m = *impl_;
+  if (slot < 0 || slot >= m.limits.slots || !m.slots[(std::size_t)slot].open) throw std::invalid_argument("no such slot is open");
+  for (std::size_t i = 0; i < count; i++)
+    if (tokens[i] >= (std::uint32_t)m.config.vocab) throw std::invalid_argument("token id out of vocabulary");
+  for (std::size_t i = 0; i < count; i++) m.slots[(std::size_t)slot].append((int)tokens[i], true);
+}
+
+void Engine::step(const Work* work, int count, std::vector<Sampled>& out, const Masks& masks) {
   Impl& m = *impl_;
   if (!m.finished) throw std::invalid_argument("finish() comes before step()");
   int tokens = 0;
@@ -79,25 +87,30 @@ void Engine::step(const Work* work, int count, std::vector<Sampled>& out) {
     m.check(work[i]);
     tokens += work[i].count;
     if (tokens > m.limits.max_tokens) throw std::invalid_argument("more tokens than a step may compute");
-    if (work[i].sample) m.sampled.push_back(i), m.rows.push_back(tokens - 1);
+    if (!work[i].sample) continue;
+    if (m.slots[(std::size_t)work[i].slot].sampling.masked && !masks.bits) throw std::invalid_argument("a masked slot needs its mask");
+    m.sampled.push_back(i), m.rows.push_back(tokens - 1);
   }
   if (out.size() < (std::size_t)count) out.resize((std::size_t)count);  // never shrunk: its memory is used again
   for (int i : m.sampled) out[(std::size_t)i].top.reserve((std::size_t)std::max(0, m.slots[(std::size_t)work[i].slot].sampling.logprobs));
   const Threads::Session session(m.model.threads);
   m.model.forward(work, count);
   for (int i = 0, row = 0; i < count; i++) {
-    out[(std::size_t)i].finite = true;
+    out[(std::size_t)i].finite = out[(std::size_t)i].allowed = true;
     for (int t = 0; t < work[i].count; t++) out[(std::size_t)i].finite &= m.model.finite(row++);
   }
+  const std::size_t words = ((std::size_t)m.config.vocab + 31) / 32;
   for (std::size_t at = 0; at < m.sampled.size(); at += kLogitRows) {
     const int n = (int)std::min<std::size_t>(kLogitRows, m.sampled.size() - at);
     m.model.head(m.rows.data() + at, n);
+    if (at == 0 && masks.ready) masks.ready();
     m.model.threads.run(n, 1, [&](int i, int thread) {
       const int index = m.sampled[at + (std::size_t)i];
       const Work& w = work[index];
       if (!out[(std::size_t)index].finite) return;
-      sample(m.kernels, m.model.logits() + (std::size_t)i * m.model.logit_stride(), m.config.vocab, m.slots[(std::size_t)w.slot],
-             w.start + w.count, m.scratch[(std::size_t)thread], out[(std::size_t)index]);
+      Slot& slot = m.slots[(std::size_t)w.slot];
+      sample(m.kernels, m.model.logits() + (std::size_t)i * m.model.logit_stride(), m.config.vocab, slot, w.start + w.count,
+             m.scratch[(std::size_t)thread], out[(std::size_t)index], slot.sampling.masked ? masks.bits + (std::size_t)w.slot * words : nullptr);
     });
   }
 }

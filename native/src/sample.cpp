@@ -17,10 +17,21 @@ bool penalises(const Sampling& s) {
 
 bool masks_ends(const Slot& s) { return s.generated < s.sampling.min_tokens && !s.sampling.end_ids.empty(); }
 
-// Bias, penalties and the min_tokens mask, in that order, on a copy; the raw logits where nothing applies.
-const float* adjusted(const float* raw, int vocab, const Slot& slot, std::vector<float>& copy) {
+// Sets the values of all tokens that `mask` does not allow.
+void forbid(const std::uint32_t* mask, int vocab, float value, float* x) {
+  for (int at = 0; at < vocab; at += 32) {
+    const std::uint32_t bits = mask[at / 32];
+    const int n = std::min(32, vocab - at);
+    if (bits == 0) std::fill_n(x + at, n, value);
+    else if (bits != ~0u)
+      for (int i = 0; i < n; i++) x[at + i] = bits >> i & 1 ? x[at + i] : value;
+  }
+}
+
+// Bias, penalties, the mask and that of the end tokens, in that order, on a copy; the raw logits where nothing applies.
+const float* adjusted(const float* raw, int vocab, const Slot& slot, const std::uint32_t* mask, bool no_ends, std::vector<float>& copy) {
   const Sampling& s = slot.sampling;
-  if (s.logit_bias.empty() && !penalises(s) && !masks_ends(slot)) return raw;
+  if (s.logit_bias.empty() && !penalises(s) && !mask && !no_ends) return raw;
   std::memcpy(copy.data(), raw, (std::size_t)vocab * sizeof(float));
   for (const auto& [token, bias] : s.logit_bias) copy[token] += bias;
   if (penalises(s)) {
@@ -30,7 +41,8 @@ const float* adjusted(const float* raw, int vocab, const Slot& slot, std::vector
       if (seen.in_output) x -= s.presence_penalty + s.frequency_penalty * (float)seen.in_output;
     }
   }
-  if (masks_ends(slot))
+  if (mask) forbid(mask, vocab, kNever, copy.data());
+  if (no_ends)
     for (int id : s.end_ids) copy[id] = kNever;
   return copy.data();
 }
@@ -149,11 +161,13 @@ double uniform(std::uint64_t seed, std::uint32_t choice, std::uint32_t position,
   return (double)(((std::uint64_t)c[0] << 32 | c[1]) >> 11) * 0x1p-53;
 }
 
-void sample(const Kernels& k, const float* raw, int vocab, Slot& slot, int position, SampleScratch& scratch, Sampled& out) {
+void sample(const Kernels& k, const float* raw, int vocab, Slot& slot, int position, SampleScratch& scratch, Sampled& out,
+            const std::uint32_t* mask) {
   const Sampling& s = slot.sampling;
   float most;
   int greedy = k.argmax(raw, vocab, &most, &out.finite);
   out.token = -1;
+  out.allowed = true;
   out.logprob = 0;
   out.top.clear();
   if (!out.finite) return;
@@ -163,17 +177,24 @@ void sample(const Kernels& k, const float* raw, int vocab, Slot& slot, int posit
     log_sum = std::log(k.exp_sum(raw, vocab, most, 1.0f, scratch.weights.data()));
     if (s.logprobs > 0) best(raw, vocab, std::min(s.logprobs, vocab), raw_most, log_sum, out.top);
   }
-  const float* x = adjusted(raw, vocab, slot, scratch.logits);
-  bool finite;
+  bool no_ends = masks_ends(slot), finite;
+  const float* x = adjusted(raw, vocab, slot, mask, no_ends, scratch.logits);
   if (x != raw) greedy = k.argmax(x, vocab, &most, &finite);
-  const bool all_masked = most == kNever;  // every token is an end: then one must come
-  if (all_masked) x = raw, greedy = k.argmax(x, vocab, &most, &finite);
+  if (most == kNever && no_ends) {  // only an end may come: then one must
+    no_ends = false;
+    x = adjusted(raw, vocab, slot, mask, no_ends, scratch.logits);
+    greedy = k.argmax(x, vocab, &most, &finite);
+  }
+  out.allowed = most != kNever;
+  if (!out.allowed) return;
   if (s.temperature == 0) {
     out.token = greedy;
   } else {
     const float by = std::min(1.0f / s.temperature, 1e8f);
     const double total = k.exp_sum(x, vocab, most, by, scratch.weights.data());
-    if (masks_ends(slot) && !all_masked)
+    // exp(-inf) is a little more than 0 here
+    if (mask) forbid(mask, vocab, 0, scratch.weights.data());
+    if (no_ends)
       for (int id : s.end_ids) scratch.weights[(std::size_t)id] = 0;
     const double u = uniform(s.seed, (std::uint32_t)s.choice, (std::uint32_t)position, kPurposeToken);
     if (s.top_k > 0 || s.top_p < 1) {

@@ -34,6 +34,8 @@ struct SampleScratch {
 // A uniform number in [0, 1) from the counter-based generator Philox4x32-10 (Salmon et al. 2011), 53 bits.
 double uniform(std::uint64_t seed, std::uint32_t choice, std::uint32_t position, std::uint32_t purpose);
 
-void sample(const Kernels& k, const float* logits, int vocab, Slot& slot, int position, SampleScratch& scratch, Sampled& out);
+// `mask`: bits of the tokens that may come, or null for all.
+void sample(const Kernels& k, const float* logits, int vocab, Slot& slot, int position, SampleScratch& scratch, Sampled& out,
+            const std::uint32_t* mask = nullptr);
 
 }  // namespace headway

@@ -110,20 +110,28 @@ void test_no_allocation() {
     for (std::uint32_t i = 0; i < 40; i++) tables[s].push_back((std::uint32_t)s * 40 + i);
     Sampling sampling;
     sampling.temperature = 0.8f, sampling.top_p = 0.9f, sampling.frequency_penalty = 0.5f, sampling.logprobs = 5 * s;
+    sampling.masked = s == 1;
     e->open(s, sampling, &tokens[0], 1, 1);
   }
   std::vector<Sampled> out;
   Work work[kSequences];
+  std::vector<std::uint32_t> bits(8 * 3, 0x55555555u);
+  int waits = 0;
+  bool even = true;
   long before = 0;
   for (int i = 0; i < 600; i++) {
     const int n = i < 2 ? kSequences : 1 + i % kSequences;  // batches of changing size
     if (i == 2) before = allocations;
     for (int s = 0; s < n; s++) work[s] = {s, i, 1, &tokens[s], tables[s].data(), true};
-    e->step(work, n, out);
+    e->step(work, n, out, {bits.data(), [&waits] { waits++; }});
     for (int s = 0; s < n; s++) tokens[s] = (std::uint32_t)out[s].token;
+    even &= n < 2 || tokens[1] % 2 == 0;
+    if (i > 500) e->extend(0, &tokens[0], 1);
   }
   const bool none = allocations == before;
   expect(none, "a steady step allocates nothing");
+  expect(even, "a masked slot draws what its mask allows");
+  expect(waits == 600, "each step waits once for its masks");
 }
 
 // A token whose embedding is not finite spoils its own sequence only, wherever in the prompt it stands, and leaves nothing
@@ -175,6 +183,10 @@ void test_refusals() {
     } catch (const std::invalid_argument&) {
     }
   };
+  Sampling masked;
+  masked.masked = true;
+  e->open(2, masked, tokens.data(), 1, 1);
+  refuses({2, 0, 1, tokens.data(), table.data(), true}, "a masked slot without masks");
   refuses({0, 0, 17, tokens.data(), table.data(), true}, "too many tokens");
   refuses({1, 0, 1, tokens.data(), table.data(), true}, "a slot that is not open");
   refuses({9, 0, 1, tokens.data(), table.data(), true}, "a slot out of range");

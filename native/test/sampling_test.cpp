@@ -1,6 +1,7 @@
 // The sampler: uniform draws, and what every parameter does to them.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "check.h"
 #include "sample.h"
@@ -87,6 +88,38 @@ void test_sampling() {
   slot.reset(s, nullptr, 0, 0, kVocab, 64);
   sample(k, logits.data(), kVocab, slot, 0, scratch, out);
   expect(out.token >= 0 && out.token < kVocab, "every token an end, and none allowed");
+  // a mask: what it forbids never comes, whatever else is asked, and what it allows keeps its share
+  const auto mask_of = [](std::initializer_list<int> allowed) {
+    std::vector<std::uint32_t> bits(2);
+    for (int id : allowed) bits[(std::size_t)id / 32] |= 1u << id % 32;
+    return bits;
+  };
+  const auto masked = [&](const Sampling& given, const std::vector<std::uint32_t>& bits, int position) {
+    slot.reset(given, nullptr, 0, 0, kVocab, 64);
+    sample(k, logits.data(), kVocab, slot, position, scratch, out, bits.data());
+    return out.token;
+  };
+  const auto few = mask_of({order[3], order[20], 36});
+  s = Sampling();
+  s.temperature = 0;
+  expect(masked(s, few, 0) == order[3] && out.allowed, "greedy takes the best of what is allowed");
+  expect(masked(s, mask_of({}), 0) < 0 && out.finite && !out.allowed, "nothing is allowed");
+  expect(masked(s, few, 0) == order[3] && out.allowed, "and then something is again");
+  s.logit_bias = {{order[0], 100.0f}};
+  expect(masked(s, few, 0) == order[3], "no bias brings in what is forbidden");
+  for (const auto& [top_k, top_p, min_p] : {std::tuple{0, 1.0f, 0.0f}, {2, 1.0f, 0.0f}, {0, 0.99f, 0.0f}, {0, 1.0f, 0.01f}}) {
+    s = Sampling();
+    s.top_k = top_k, s.top_p = top_p, s.min_p = min_p, s.temperature = 5;
+    for (int i = 0; i < 500; i++) {
+      const int token = masked(s, few, i);
+      expect(token == order[3] || token == order[20] || token == 36, "sampling stays within the mask");
+    }
+  }
+  s = Sampling();
+  s.temperature = 1, s.min_tokens = 5, s.end_ids = {order[3]}, s.logprobs = 1;
+  expect(masked(s, mask_of({order[3], order[20]}), 0) == order[20], "min_tokens holds while something else is allowed");
+  expect(out.top[0].first == order[0], "logprobs are of the raw logits, masked or not");
+  expect(masked(s, mask_of({order[3]}), 0) == order[3], "where only an end is allowed, it comes");
   std::vector<float> certain(kVocab, -40.0f);
   certain[4] = 30;
   certain[9] = 15;

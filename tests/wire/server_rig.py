@@ -3,7 +3,8 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,9 +19,11 @@ from headway.core.clock import MonotonicClock
 from headway.core.config import Settings
 from headway.core.events import Load
 from headway.core.runner import Batch, Runner
+from headway.core.sampling import Sampling
 from headway.delivery.api_process import make_server
 from headway.model.chat_template import ChatTemplate
-from headway.model.fake_runner import FakeRunner, default_info
+from headway.model.fake_runner import FakeRunner, Vocabulary, default_info
+from headway.model.grammar import Grammars
 from headway.model.text import TextModel
 from headway.model.tokenizer import Tokenizer
 from headway.serving.address import engine_address
@@ -38,18 +41,19 @@ PRINTABLE = [bytes([b]) for b in range(0x20, 0x7F)]
 EMOJI = [bytes([b]) for b in "\N{GRINNING FACE}".encode()]  # a character in four tokens, and stray bytes
 
 
-def make_text(context: int = 512) -> TextModel:
+def make_text(context: int = 512, template: str = TEMPLATE, extra_specials: Sequence[str] = ()) -> TextModel:
     """One token per byte: three special ones, printable ASCII, an emoji's bytes, then the other bytes."""
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     spelled = {_byte_of(char): char for char in alphabet}
     rest = [b for b in spelled if b not in PRINTABLE and b not in EMOJI]
-    names = SPECIALS + [spelled[b] for b in [*PRINTABLE, *EMOJI, *rest]]
+    names = SPECIALS + [spelled[b] for b in [*PRINTABLE, *EMOJI, *rest]] + [*extra_specials]
     backend = tokenizers.Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens(SPECIALS)
+    backend.add_special_tokens([*SPECIALS, *extra_specials])
     tokenizer = Tokenizer(backend, 0, (END_ID,))
-    return TextModel("tiny", context, len(names), tokenizer, ChatTemplate(TEMPLATE, {}), (END_ID,))
+    chat_template = ChatTemplate(template, {"bos_token": "<s>", "eos_token": "</s>"})
+    return TextModel("tiny", context, len(names), tokenizer, chat_template, (END_ID,))
 
 
 def _byte_of(char: str) -> bytes:
@@ -59,6 +63,21 @@ def _byte_of(char: str) -> bytes:
     return bytes([code if code in printable else others[code - 0x100]])
 
 
+@dataclass(frozen=True)
+class Script(Vocabulary):
+    """A model that says what it is told to, as far as a grammar lets it."""
+
+    script: Callable[[list[int]], list[int]] = list
+
+    def next_token(
+        self, context: "array[int]", sampling: Sampling, prompt_length: int, allowed: Sequence[int] | None = None
+    ) -> int:
+        answer = self.script(list(context[:prompt_length]))
+        token = answer[min(len(context) - prompt_length, len(answer) - 1)]
+        good = allowed is None or token in allowed
+        return token if good else super().next_token(context, sampling, prompt_length, allowed)
+
+
 def make_runner(
     vocab_size: int,
     *,
@@ -66,10 +85,17 @@ def make_runner(
     end_probability: float = 0.0,
     context: int = 512,
     blocks: int = 256,
+    script: Callable[[list[int]], list[int]] | None = None,
+    grammars: Callable[[], Grammars] | None = None,
 ) -> FakeRunner:
+    """`script`: the whole answer to a prompt's ids; without one the oracle speaks."""
     info = default_info(vocab_size=vocab_size, context=context, blocks=blocks, end_ids=(END_ID,))
     tokens = (len(SPECIALS), len(SPECIALS) + len(PRINTABLE) + len(EMOJI) - 1)
-    return FakeRunner(info, step_time=step_s, tokens=tokens, end_probability=end_probability)
+    runner = FakeRunner(info, step_time=step_s, tokens=tokens, end_probability=end_probability, grammars=grammars)
+    if script is not None:
+        oracle = runner.vocabulary
+        runner.vocabulary = Script(oracle.first, oracle.last, oracle.end_ids, oracle.end_probability, script)
+    return runner
 
 
 @dataclass
@@ -115,12 +141,20 @@ def make_rig(
     runner: dict[str, Any] | None = None,
     wait_ready: bool = True,
     send_buffer: int | None = None,
+    template: str = TEMPLATE,
+    extra_specials: Sequence[str] = (),
+    answers: Callable[[str], str] | None = None,
     **sections: dict[str, Any],
 ) -> Iterator[Rig]:
-    """`pace`: seconds per step; `runner`: for make_runner; other keywords are sections of the settings."""
+    """`pace`: seconds per step; `runner`: for make_runner; `answers`: what the model says to a prompt; other keywords
+    are sections of the settings."""
     settings = Settings(**sections)  # type: ignore[arg-type]
     options = {"context": 512, **(runner or {})}
-    text = make_text(options["context"])
+    text = make_text(options["context"], template, extra_specials)
+    if answers is not None:
+        encode, decode = text.tokenizer.encode, text.tokenizer.decode
+        options["script"] = lambda prompt: [*encode(answers(decode(prompt)), add_special=False), END_ID]
+    options.setdefault("grammars", lambda: Grammars(text.tokenizer, text.vocab_size, text.end_ids))
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     if send_buffer is not None:  # of every connection
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

@@ -10,13 +10,20 @@ from server_rig import Rig, make_rig
 USER = [{"role": "user", "content": "hi"}]
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
+DEEP: dict[str, Any] = {}
+for _ in range(100):
+    DEEP = {"items": DEEP}
+
+
+def schema_format(schema: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}}
+
 
 BAD: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": []}, "messages"),
     (CHAT, {}, "messages"),
     (CHAT, {"messages": USER, "n": 5_000_000}, "n"),
     (CHAT, {"messages": USER, "n": 0}, "n"),
-    (CHAT, {"messages": USER, "n": 2}, "n"),
     (CHAT, {"messages": USER, "logprobs": True, "top_logprobs": 10**9}, "top_logprobs"),
     (CHAT, {"messages": USER, "top_logprobs": 2}, "top_logprobs"),
     (CHAT, {"messages": USER, "temperature": 3}, "temperature"),
@@ -43,8 +50,33 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": USER, "logit_bias": {"1" * 5000: 1}}, ("logit_bias." + "1" * 5000)[:200]),
     (CHAT, {"messages": USER, "logit_bias": {"5": 101}}, "logit_bias.5"),
     (CHAT, {"messages": USER, "stop_token_ids": [99_999]}, "stop_token_ids"),
-    (CHAT, {"messages": USER, "tools": [{"type": "function"}]}, "tools"),
-    (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "response_format"),
+    (CHAT, {"messages": USER, "tools": [{"type": "function"}]}, "tools.0.function"),
+    (CHAT, {"messages": USER, "response_format": {"type": "xml"}}, "response_format.type"),
+    (CHAT, {"messages": USER, "response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+    (CHAT, {"messages": USER, "response_format": schema_format(None)}, "response_format.json_schema.schema"),
+    (CHAT, {"messages": USER, "response_format": schema_format({"not": {}})}, "response_format.json_schema.schema"),
+    (CHAT, {"messages": USER, "response_format": schema_format({"enum": []})}, "response_format.json_schema.schema"),
+    (CHAT, {"messages": USER, "response_format": schema_format(DEEP)}, "response_format.json_schema.schema"),
+    (CHAT, {"messages": USER, "response_format": {**schema_format({}), "type": "text"}}, "response_format.json_schema"),
+    (
+        CHAT,
+        {"messages": USER, "response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}},
+        "structured_outputs",
+    ),
+    (CHAT, {"messages": USER, "structured_outputs": {}}, "structured_outputs"),
+    (CHAT, {"messages": USER, "structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs"),
+    (CHAT, {"messages": USER, "structured_outputs": {"json": {"format": "no-such"}}}, "structured_outputs.json"),
+    (CHAT, {"messages": USER, "structured_outputs": {"json": {"uniqueItems": True}}}, "structured_outputs.json"),
+    (CHAT, {"messages": USER, "structured_outputs": {"json": "[" * 100_000}}, "structured_outputs.json"),
+    (
+        CHAT,
+        {"messages": USER, "structured_outputs": {"whitespace_pattern": " "}},
+        "structured_outputs.whitespace_pattern",
+    ),
+    (TEXT, {"prompt": "x", "structured_outputs": {"regex": "("}}, "structured_outputs.regex"),
+    (TEXT, {"prompt": "x", "structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+    (TEXT, {"prompt": "x", "structured_outputs": {"grammar": "start: x"}}, "structured_outputs.grammar"),
+    (TEXT, {"prompt": "x", "response_format": {"type": "json_object"}}, "response_format"),
     (CHAT, {"messages": USER, "service_tier": "scale"}, "service_tier"),
     (CHAT, {"messages": USER, "on_timeout": "cancel"}, "on_timeout"),
     (CHAT, {"messages": USER, "store": True}, "store"),
@@ -56,7 +88,7 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content"),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages.0.content"),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "x": 1}]}]}, "messages.0.content"),
-    (CHAT, {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}, "messages.0.tool_calls"),
+    (CHAT, {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}, "messages.0.tool_calls.0.id"),
     (CHAT, {"messages": [{"role": "user", "content": "x" * 600}]}, "messages"),
     (TEXT, {"prompt": ""}, "prompt"),
     (TEXT, {"prompt": []}, "prompt"),
@@ -72,9 +104,7 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
     (TEXT, {"prompt": ["x", ""]}, "prompt"),
     (TEXT, {"prompt": "x" * 512}, "prompt"),
     (TEXT, {"prompt": "x" * 500, "max_tokens": 20}, "max_tokens"),
-    (TEXT, {"prompt": "x", "echo": True}, "echo"),
     (TEXT, {"prompt": "x", "suffix": "y"}, "suffix"),
-    (TEXT, {"prompt": "x", "best_of": 3}, "best_of"),
     (TEXT, {"prompt": "x", "logprobs": 21}, "logprobs"),
     (TEXT, {"prompt": "x", "logprobs": -1}, "logprobs"),
 ]
@@ -129,7 +159,7 @@ def test_messages_are_readable(rig: Rig) -> None:
     assert "600" not in message(CHAT, {"messages": USER, "tools": [{}]})
     long = message(TEXT, {"prompt": "x" * 600})
     assert "600 tokens" in long and "512" in long
-    assert message(CHAT, {"messages": USER, "n": 9}) == "n: more than 1 is not supported yet"
+    assert message(CHAT, {"messages": USER, "n": 999}) == "n: 999 is more than the 128 that this server takes"
     parts = [{"type": "text", "text": "a", "cache_control": {}}]
     said = message(CHAT, {"messages": [{"role": "user", "content": parts}]})
     assert said == "messages.0.content: cache_control in a text part is not supported"

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,7 +51,8 @@ struct Sampling {
   int top_k = 0, min_tokens = 0, logprobs = -1, choice = 0;  // logprobs: -1 none, k: the chosen and the k best
   std::uint64_t seed = 0;
   std::vector<std::pair<int, float>> logit_bias;
-  std::vector<int> end_ids;  // masked until min_tokens
+  std::vector<int> end_ids;  // masked until min_tokens, as long as anything else may come
+  bool masked = false;       // only what the step's mask of the slot allows
 };
 
 // One sequence's part of a step; see core/runner.py `Work`.
@@ -64,8 +66,16 @@ struct Work {
 struct Sampled {
   int token = -1;
   bool finite = true;  // false: a NaN or infinity came up in this work, sampled or not; token is meaningless
+  bool allowed = true;  // false: the mask allows no token at all; token is meaningless
   float logprob = 0;
   std::vector<std::pair<int, float>> top;
+};
+
+// Which tokens the slots may draw: [slots][ceil(vocab / 32)] words, a token's bit set where it is allowed. They may be
+// written while the step computes: `ready` is called before the first draw, and returns when they are.
+struct Masks {
+  const std::uint32_t* bits = nullptr;
+  std::function<void()> ready;
 };
 
 // One loaded model with its KV pool. All methods from one thread at a time; `step` uses `limits.threads` threads.
@@ -83,9 +93,11 @@ class Engine {
 
   // Gives `slot` to a sequence whose tokens so far are `known`, the first `prompt` of them its prompt.
   void open(int slot, const Sampling& sampling, const std::uint32_t* known, std::size_t count, std::size_t prompt);
+  // Tokens that follow the slot's newest one without having been drawn.
+  void extend(int slot, const std::uint32_t* tokens, std::size_t count);
   // Computes one step; `out[i]` is of `work[i]` (there may be more of them), without `sample` only its `finite`. Throws
   // std::invalid_argument on impossible work.
-  void step(const Work* work, int count, std::vector<Sampled>& out);
+  void step(const Work* work, int count, std::vector<Sampled>& out, const Masks& masks = {});
   // The logits of the last step's sampled rows, [samples][vocab], as the model gave them: for tests and quality runs.
   // Valid for at most `kLogitRows` samples.
   const float* logits(int sample) const;

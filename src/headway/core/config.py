@@ -36,6 +36,8 @@ class ServerSettings(Section):
     idle_connection_s: int = Field(120, ge=1)  # longer than common proxies' 60-90 s
     drain_s: float = Field(30.0, ge=0)  # what running requests get to finish in at shutdown
     start_s: float = Field(300.0, gt=0)  # the engine must be ready within this
+    journal_mb: int = Field(64, ge=1)  # memory for events of resumable streams, in each API worker
+    journal_s: float = Field(300.0, gt=0)  # they are kept for so long after a stream's end
     stream_buffer: int = Field(4096, ge=16)  # events a slow reader may lag behind before its stream is cancelled
 
 
@@ -78,8 +80,11 @@ class PromiseSettings(Section):
 
     # The longest a stream that has begun may be without its next token; 0: no limit. Then it alone ends, with an error.
     token_s: float = Field(60.0, ge=0)
-    # What becomes of a request whose client goes away in the middle.
-    on_stream_drop: Literal["cancel"] = "cancel"
+    # What becomes of a resumable stream whose last reader goes away in the middle: it goes on for `resume_s`, or to its
+    # end, or ends at once. One that has not asked for stream_options.resumable always ends at once.
+    on_stream_drop: Literal["resume", "finish", "cancel"] = "resume"
+    # How long a resumable stream that nobody reads goes on, with `resume`.
+    resume_s: float = Field(30.0, ge=0)
 
     @property
     def itl_s(self) -> float | None:
@@ -135,6 +140,13 @@ class LimitSettings(Section):
     max_logprobs: int = Field(20, ge=0)
     max_bias_entries: int = Field(1024, ge=0)
     max_prompts: int = Field(64, ge=1)  # prompts in one completions request
+    max_choices: int = Field(128, ge=1)  # answers that one request may have made: prompts times n or best_of
+    max_tools: int = Field(128, ge=0)
+    max_tool_bytes: int = Field(65_536, ge=1)  # of one tool: name, description and schema as JSON
+    max_template_bytes: int = Field(16_384, ge=2)  # of chat_template_kwargs as JSON
+    # Of a schema or grammar that output is to follow; these bound the time it takes to compile (docs/structured.md).
+    max_grammar_bytes: int = Field(65_536, ge=256)
+    max_schema_depth: int = Field(64, ge=4, le=120)  # levels of objects and lists
 
 
 class Settings(BaseSettings):

@@ -69,16 +69,19 @@ class Batch:
 
 
 class Sampled(msgspec.Struct, frozen=True, gc=False):  # as often as Work
-    """A drawn token. `error` is set, and `token` meaningless, where this sequence alone failed."""
+    """A drawn token. `error` is set, and `token` meaningless, where this sequence alone failed. `forced` follow it for
+    certain, by the sequence's grammar, and were not drawn: they are known now, and computed in the next step."""
 
     token: int
     logprobs: TokenLogprobs | None = None
     error: str | None = None
+    forced: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """`sampled[i]` belongs to `batch.work[i]`; None where that work did not ask for a sample and nothing failed."""
+    """`sampled[i]` belongs to `batch.work[i]`; None where that work did not ask for a sample and nothing failed, or
+    where its grammar is still being compiled: then the draw is put off, and the last token is to be computed again."""
 
     sampled: list[Sampled | None]
     compute_s: float  # seconds inside the runner

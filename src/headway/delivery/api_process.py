@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,9 +30,10 @@ class Server(uvicorn.Server):
         yield
 
 
-def make_server(frontend: Frontend, settings: Settings) -> Server:
+def make_server(frontend: Frontend, settings: Settings, peers: Sequence[int] = ()) -> Server:
+    """`peers`: as for create_app."""
     config = uvicorn.Config(
-        create_app(frontend, settings),
+        create_app(frontend, settings, peers),
         loop="uvloop",
         http=HttpProtocol,
         ws="none",
@@ -48,10 +49,12 @@ def make_server(frontend: Frontend, settings: Settings) -> Server:
     return Server(config)
 
 
-async def serve(frontend: Frontend, settings: Settings, listener: socket.socket, child: Child) -> None:
+async def serve(frontend: Frontend, child: Child) -> None:
     """Until SIGTERM, and then until the drain is over."""
     loop = asyncio.get_running_loop()
-    server = make_server(frontend, settings)
+    spec, settings = child.spec, child.spec.settings
+    server = make_server(frontend, settings, spec.peers)
+    listeners = [socket.socket(fileno=fd) for fd in (spec.listen_fd, spec.peer_fd) if fd >= 0]
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
 
@@ -72,7 +75,7 @@ async def serve(frontend: Frontend, settings: Settings, listener: socket.socket,
     child.on_command(command)
     helpers = [asyncio.create_task(announce()), asyncio.create_task(drain())]
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=listeners)
     finally:
         for helper in helpers:
             helper.cancel()
@@ -88,7 +91,7 @@ def main() -> None:
         frontend = load_frontend(spec.settings, spec.address, spec.worker, folder)
     except ModelError as error:
         child.fail(error.message)
-    uvloop.run(serve(frontend, spec.settings, socket.socket(fileno=spec.listen_fd), child))
+    uvloop.run(serve(frontend, child))
 
 
 if __name__ == "__main__":

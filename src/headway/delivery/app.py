@@ -1,6 +1,6 @@
 """The ASGI application of one API worker."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ from headway.delivery.http_errors import (
     first_error,
 )
 from headway.delivery.openapi import describe
+from headway.delivery.peers import Peers
+from headway.delivery.recordings import Recordings
 from headway.delivery.routes.admin import admin_router
 from headway.delivery.routes.chat import chat_router
 from headway.delivery.routes.completions import completions_router
@@ -29,14 +31,20 @@ from headway.delivery.routes.generate import generate_router
 from headway.delivery.routes.health import health_router
 from headway.delivery.routes.metrics import metrics_router
 from headway.delivery.routes.models import models_router
+from headway.delivery.routes.streams import streams_router
 from headway.delivery.routes.tokenize import tokenize_router
+from headway.delivery.streams import Streams
 from headway.serving.frontend import Frontend
 
 CLIENT_CLOSED = 499  # nginx's word for it; nobody is there to read it
 
 
-def create_app(frontend: Frontend, settings: Settings) -> FastAPI:
-    """Connects `frontend` to the engine when the application starts, and closes it when it ends."""
+def create_app(frontend: Frontend, settings: Settings, peers: Sequence[int] = ()) -> FastAPI:
+    """Connects `frontend` to the engine when the application starts, and closes it when it ends. `peers`: the ports at
+    which the API workers of this server reach each other."""
+    recordings = Recordings(lambda: frontend.settings, frontend.metrics)
+    others = Peers(peers, frontend.worker)
+    streams = Streams(recordings, others, settings.server, frontend.metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -44,6 +52,8 @@ def create_app(frontend: Frontend, settings: Settings) -> FastAPI:
         try:
             yield
         finally:
+            recordings.close()
+            await others.close()
             frontend.close()
 
     app = FastAPI(title="Headway", lifespan=lifespan, redirect_slashes=False)
@@ -51,8 +61,9 @@ def create_app(frontend: Frontend, settings: Settings) -> FastAPI:
     app.add_middleware(Arrival, now=frontend.now)
     guarded = [Depends(make_auth(lambda: frontend.settings))]
     for router in (
-        chat_router(frontend, settings),
-        completions_router(frontend, settings),
+        chat_router(frontend, settings, streams),
+        completions_router(frontend, settings, streams),
+        streams_router(streams),
         tokenize_router(frontend, settings),
         generate_router(frontend, settings),
     ):

@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from hashlib import blake2b
 
 from starlette.requests import Request
 
@@ -20,10 +21,11 @@ class KeyRing:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         lane = LANES[settings.lanes.default]
-        self._anybody, operator = replace(ANYBODY, lane=lane), replace(OPERATOR, lane=lane)
+        self._anybody = replace(ANYBODY, lane=lane)
         self._entries = [(entry.key.encode(), _caller(entry)) for entry in settings.keys]
         if settings.server.api_key is not None:
-            self._entries.append((settings.server.api_key.encode(), operator))
+            key = settings.server.api_key.encode()
+            self._entries.append((key, replace(OPERATOR, lane=lane, key=_name(key))))
 
     def find(self, given: bytes) -> Caller | None:
         """Whose key it is, None if nobody's; always takes the time of comparing with every key."""
@@ -66,4 +68,8 @@ def make_auth(settings: Callable[[], Settings]) -> Callable[[Request], Awaitable
 
 def _caller(entry: KeySettings) -> Caller:
     lane = LANES[entry.lane]
-    return Caller(entry.tenant, lane=lane, ceiling=lane, weight=entry.weight)
+    return Caller(entry.tenant, lane=lane, ceiling=lane, weight=entry.weight, key=_name(entry.key.encode()))
+
+
+def _name(key: bytes) -> str:
+    return blake2b(key, digest_size=16).hexdigest()

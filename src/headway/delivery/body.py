@@ -15,11 +15,11 @@ Body = TypeVar("Body", bound=BaseModel)
 MOST_PARTS = 32_768  # strings (keys too), lists and objects
 MOST_VALUES = 262_144  # numbers and everything else between commas
 
-__all__ = ["ClientDisconnect", "read_body"]
+__all__ = ["ClientDisconnect", "read_body", "read_bytes"]
 
 
-async def read_body(request: Request, kind: type[Body], limit: int) -> Body:
-    """The body as `kind`. Raises BodyTooLarge, InvalidRequest and ClientDisconnect."""
+async def read_bytes(request: Request, limit: int) -> bytes:
+    """The body as it came. Raises BodyTooLarge and ClientDisconnect."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise BodyTooLarge(f"the body has {declared} bytes; at most {limit} are taken")
@@ -30,7 +30,12 @@ async def read_body(request: Request, kind: type[Body], limit: int) -> Body:
         if size > limit:
             raise BodyTooLarge(f"the body has more than {limit} bytes")
         chunks.append(chunk)
-    data = b"".join(chunks)
+    return b"".join(chunks)
+
+
+async def read_body(request: Request, kind: type[Body], limit: int) -> Body:
+    """The body as `kind`. Raises BodyTooLarge, InvalidRequest and ClientDisconnect."""
+    data = await read_bytes(request, limit)
     check_parts(data)
     try:
         # pydantic's own JSON mode: no NaN where a number is bounded, no lone surrogates, depth at most 200.

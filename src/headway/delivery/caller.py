@@ -19,12 +19,13 @@ class Caller:
     lane: Lane = Lane.DEFAULT  # of a request that asks for none
     ceiling: Lane = Lane.PRIORITY  # the highest a request may ask for
     weight: float = 1.0
+    key: str = ""  # tells the keys apart, without being one; empty where none is asked for
 
     def lane_for(self, tier: str | None) -> Lane:
         """The lane of a request with this `service_tier`."""
         if tier is None or tier == "auto":
             return self.lane
-        return max(LANES[tier], self.ceiling)  # of two lanes the greater is the lower
+        return max(LANES["priority" if tier == "fast" else tier], self.ceiling)  # of two lanes the greater is the lower
 
     def tenant_for(self, user: str | None) -> str:
         """The tenant of a request with this `user`."""

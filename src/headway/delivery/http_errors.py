@@ -51,6 +51,18 @@ class NoSuchRoute(InvalidRequest):
     code = "not_found"
 
 
+class NoSuchStream(InvalidRequest):
+    """No stream of this id can be resumed with this key: unknown, over for too long, or somebody else's."""
+
+    code = "stream_not_found"
+
+
+class EventsExpired(InvalidRequest):
+    """The stream is there, but the events asked for are not kept any more."""
+
+    code = "events_expired"
+
+
 # Most specific class first in an error's own ancestry wins: (status, OpenAI's "type").
 TABLE: dict[type[HeadwayError], tuple[int, str]] = {
     HeadwayError: (500, "server_error"),
@@ -62,6 +74,8 @@ TABLE: dict[type[HeadwayError], tuple[int, str]] = {
     HeadTooLarge: (431, "invalid_request_error"),
     UnknownModel: (404, "invalid_request_error"),
     NoSuchRoute: (404, "invalid_request_error"),
+    NoSuchStream: (404, "invalid_request_error"),
+    EventsExpired: (410, "invalid_request_error"),
     Unauthorized: (401, "authentication_error"),
     Overloaded: (429, "rate_limit_error"),
     DeadlineExceeded: (504, "timeout_error"),

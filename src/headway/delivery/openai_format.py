@@ -1,7 +1,7 @@
 """What OpenAI's two response formats have in common: ids, usage, and JSON that is built once per chunk."""
 
-import secrets
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ import msgspec
 from headway.core.errors import HeadwayError
 from headway.delivery.http_errors import error_body
 from headway.delivery.openai_request import UsageOptions
+from headway.delivery.stream_id import new_id
 from headway.serving.text_events import Delta, Done, Started, TextEvent, Usage
 
 encode = msgspec.json.encode
@@ -26,12 +27,13 @@ class Head:
     object: str
     model: str
     fingerprint: str
+    worker: int = 0  # of the API, that makes it
     service_tier: str | None = None  # the lane; None: this kind of object does not show it
     id: str = field(init=False)
     created: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.id = f"{self.prefix}-{secrets.token_hex(12)}"
+        self.id = new_id(f"{self.prefix}-", self.worker)
         self.created = int(time.time())
 
     def fields(self) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class Totals:
         self._prompt = [0] * choices
         self._cached = [0] * choices
         self._completion = [0] * choices
+        self._reasoning = [0] * choices
 
     def started(self, index: int, started: Started) -> None:
         self._prompt[index] = started.prompt_tokens
@@ -93,6 +96,7 @@ class Totals:
         self._prompt[index] = usage.prompt_tokens
         self._cached[index] = usage.cached_tokens
         self._completion[index] = usage.completion_tokens
+        self._reasoning[index] = usage.reasoning_tokens
 
     def fields(self) -> dict[str, Any]:
         prompt, completion = sum(self._prompt), sum(self._completion)
@@ -101,7 +105,7 @@ class Totals:
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": sum(self._cached)},
-            "completion_tokens_details": {"reasoning_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": sum(self._reasoning)},
         }
 
 
@@ -114,8 +118,11 @@ class ChunkStream:
     media_type = "text/event-stream"
     keep_alive = b": keep-alive\n\n"
 
-    def __init__(self, head: Head, choices: int, usage: UsageOptions) -> None:
+    def __init__(self, head: Head, choices: int, usage: UsageOptions, token_ids: bool) -> None:
+        """`token_ids`: each chunk shows those of its text, and the first one those of the prompt."""
         self._usage = usage
+        self._token_ids = token_ids
+        self._prompts: dict[int, array[int]] = {}  # of choices that have not shown it
         self._totals = Totals(choices)
         self._base = encode(head.fields())[:-1]  # without the closing brace
         self._open = b"data: " + self._base + b',"choices":[{"index":'
@@ -125,6 +132,11 @@ class ChunkStream:
         """The JSON of a choice from after its index on, for new text."""
         raise NotImplementedError
 
+    def _prompt_ids(self, index: int) -> bytes:
+        """A field with the ids of the choice's prompt, once."""
+        prompt = self._prompts.pop(index, None)
+        return b"" if prompt is None else b',"prompt_token_ids":' + encode(prompt.tolist())
+
     def _choice_end(self, index: int, done: Done) -> bytes:
         """The same for its one final chunk."""
         raise NotImplementedError
@@ -132,6 +144,8 @@ class ChunkStream:
     def event(self, index: int, event: TextEvent) -> bytes:
         if isinstance(event, Delta):
             choice = self._choice_text(index, event)
+            if self._token_ids:
+                choice += b',"token_ids":' + encode(event.token_ids)
             if self._usage.continuous:
                 self._totals.delta(index, event)
         elif isinstance(event, Done):
@@ -139,6 +153,8 @@ class ChunkStream:
             choice = self._choice_end(index, event)
         else:
             self._totals.started(index, event)
+            if self._token_ids:
+                self._prompts[index] = event.prompt
             return b""
         close = self._close
         if self._usage.continuous:

@@ -26,12 +26,21 @@ def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
 
 
+def stream_head(media_type: str) -> list[tuple[bytes, bytes]]:
+    """The headers of a stream."""
+    return [
+        (b"content-type", media_type.encode() + b"; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),  # nginx would hold events back
+    ]
+
+
 class Reply(Response):
     """Base of both kinds. Owns its generations: they are closed however the response ends."""
 
-    def __init__(self, generations: Sequence[Generation]) -> None:
+    def __init__(self, generations: Sequence[Generation], coalesce_s: float = 0.0) -> None:
         super().__init__()
-        self._events = Merged(generations)
+        self._events = Merged(generations, coalesce_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -65,8 +74,14 @@ class WholeReply(Reply):
 class StreamReply(Reply):
     """Event by event. The headers wait for the first one, so that a refusal in the queue is a real status."""
 
-    def __init__(self, generations: Sequence[Generation], format: StreamFormat, settings: ServerSettings) -> None:
-        super().__init__(generations)
+    def __init__(
+        self,
+        generations: Sequence[Generation],
+        format: StreamFormat,
+        settings: ServerSettings,
+        coalesce_s: float = 0.0,
+    ) -> None:
+        super().__init__(generations, coalesce_s)
         self._format = format
         self._settings = settings
 
@@ -89,7 +104,7 @@ class StreamReply(Reply):
     async def _stream(
         self, first: "asyncio.Task[tuple[int, TextEvent]]", events: Merged, scope: Scope, send: Send
     ) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self._head()})
+        await send({"type": "http.response.start", "status": 200, "headers": stream_head(self._format.media_type)})
         send = scope[RAW_SEND]  # spares every event the way through the layers that only care for the start
         keep_alive = KeepAlive(self._format.keep_alive, self._settings.keep_alive_s, send)
         try:
@@ -117,10 +132,3 @@ class StreamReply(Reply):
                 index, event = await anext(events)
             except StopAsyncIteration:
                 return
-
-    def _head(self) -> list[tuple[bytes, bytes]]:
-        return [
-            (b"content-type", self._format.media_type.encode() + b"; charset=utf-8"),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),  # nginx would hold events back
-        ]

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     FailFast,
@@ -14,48 +13,29 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from headway.delivery.schema import NO_EFFECT, Refuse, Refused, RefusedFlag, RefusedList, Schema
+from headway.delivery.tool_schemas import Effort, Tool, ToolCall, ToolChoice
+
 LONGEST_TIMEOUT_S = 86_400.0
 MOST = 2**31 - 1  # of a count: what the engine's own integers hold
 # Less would let penalised logits overflow; so far from 1 the text is noise anyway.
 LEAST_REPETITION = 0.01
 
 
-def _refuse(*neutral: object) -> AfterValidator:
-    """Refuses any value but null and those that ask for nothing (`neutral`)."""
-
-    def check(value: Any) -> Any:
-        if value is None or any(value == n and type(value) is type(n) for n in neutral):
-            return value
-        raise PydanticCustomError("unsupported", "not supported yet")
-
-    return AfterValidator(check)
-
-
-Refused = Annotated[Any, _refuse()]
-RefusedFlag = Annotated[Any, _refuse(False)]
-RefusedList = Annotated[Any, _refuse([])]
-NoChoice = Annotated[Any, _refuse("none", "auto")]  # of a tool, where there are none
-
-
-class Schema(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
-
-
 class StreamOptions(Schema):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
     include_obfuscation: RefusedFlag = None
+    coalesce_ms: int | None = Field(
+        None, ge=0, le=1000, description="Tokens that come within so long may be joined into one event."
+    )
+    resumable: bool | None = Field(
+        None,
+        description="Events carry ids, and a reader who lost the connection can go on: GET /v1/streams/{id}, or "
+        "the same request again with Last-Event-ID. promise.on_stream_drop says what happens meanwhile.",
+    )
 
 
-def _one_choice(value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise PydanticCustomError("invalid_value", "must be at least 1")
-    if value is not None and value > 1:
-        raise PydanticCustomError("unsupported", "more than 1 is not supported yet")
-    return value
-
-
-OneChoice = Annotated[int | None, AfterValidator(_one_choice)]
 TOKEN_KEY = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
@@ -70,10 +50,10 @@ TokenKey = Annotated[int, BeforeValidator(_token_key)]
 
 
 ServiceTier = Annotated[
-    Literal["auto", "default", "flex", "priority"] | None,
+    Literal["auto", "default", "flex", "priority", "fast"] | None,
     Field(
-        description="The lane: priority goes before default, and flex fills what the two leave. auto: that of the API "
-        "key, which is also the highest that it gets; chat responses show the one that counted."
+        description="The lane: priority (or fast) goes before default, and flex fills what the two leave. auto: that "
+        "of the API key, which is also the highest that it gets; the response shows the one that counted."
     ),
 ]
 OnTimeout = Annotated[
@@ -88,6 +68,40 @@ User = Annotated[
     str | None,
     Field(description="On a server without API keys: the tenant, who shares fairly with others. Else without effect."),
 ]
+
+
+class JsonSchema(Schema):
+    """A JSON schema and what it is called."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    name: str = Field(max_length=64)
+    description: str | None = None
+    schema_: Annotated[Any, Field(alias="schema")] = None
+    strict: bool | None = Field(None, description="The output follows the schema whether or not this is given.")
+
+
+class ResponseFormat(Schema):
+    """What the answer must be."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Schema):
+    """What the output must be: exactly one of json (a schema), json_object, regex, choice and grammar (Lark)."""
+
+    json_: Annotated[Any, Field(alias="json")] = None
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    disable_fallback: bool | None = NO_EFFECT  # there is nothing to fall back to
+    # Refused: white space is bounded, and schemas mean what they say.
+    disable_any_whitespace: RefusedFlag = None
+    disable_additional_properties: RefusedFlag = None
+    whitespace_pattern: Refused = None
+    structural_tag: Refused = None
 
 
 class Common(Schema):
@@ -118,18 +132,21 @@ class Common(Schema):
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
     timeout: float | None = Field(None, gt=0, le=LONGEST_TIMEOUT_S)  # seconds from HTTP arrival to the end
     on_timeout: OnTimeout = None
+    structured_outputs: StructuredOutputs | None = None
     # Who goes first.
     service_tier: ServiceTier = None
     user: User = None
     # Accepted without effect.
-    metadata: dict[str, str] | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, str] | None = None
-    prompt_cache_retention: str | None = None
+    metadata: dict[str, str] | None = NO_EFFECT
+    safety_identifier: str | None = NO_EFFECT
+    prompt_cache_key: str | None = NO_EFFECT
+    prompt_cache_options: dict[str, str] | None = NO_EFFECT
+    prompt_cache_retention: str | None = NO_EFFECT
     store: RefusedFlag = None
-    # Refused until they work.
-    n: OneChoice = None
+    n: int | None = Field(None, ge=1, le=MOST, description="Answers to one prompt, which is computed once.")
+    return_token_ids: bool | None = Field(
+        None, description="Shows prompt_token_ids and the token_ids of each piece of text, an end token not among them."
+    )
 
 
 def _check_stop(value: Any) -> Any:
@@ -146,26 +163,27 @@ class TextPart(Schema):
 
 
 class Message(Schema):
-    """One message of a chat. Tool calls and their results come with a later version."""
+    """One message of a chat. `content` may be left out where an assistant has called tools or reasoned."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[
         Any,
         AfterValidator(lambda value: _check_content(value)),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": TextPart.model_json_schema()}]}),
-    ]
-    name: str | None = None
+    ] = None
+    name: str | None = None  # for templates that show it
     refusal: Refused = None
     audio: Refused = None
     function_call: Refused = None
-    tool_calls: RefusedList = None
-    tool_call_id: Refused = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
     annotations: RefusedList = None  # openai-python's message.model_dump() has it
 
 
-def _check_content(value: Any) -> str:
+def _check_content(value: Any) -> str | None:
     """A message's text; several parts are joined by line breaks, as vLLM and llama.cpp do."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
     if not isinstance(value, list):
         raise PydanticCustomError("content_type", "must be a string or a list of text parts")
@@ -193,19 +211,20 @@ class ChatRequest(Common):
     max_completion_tokens: int | None = Field(None, ge=1, le=MOST)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0)
-    parallel_tool_calls: bool | None = None  # without tools there is nothing to run in parallel
+    tools: Annotated[list[Tool] | None, FailFast()] = None
+    tool_choice: ToolChoice = None
+    parallel_tool_calls: bool | None = None  # false: at most one call
+    reasoning_effort: Effort = None
+    chat_template_kwargs: dict[str, Any] | None = None  # variables of the model's chat template
+    response_format: ResponseFormat | None = None
     # Refused until they work.
     audio: Refused = None
-    function_call: NoChoice = None
+    function_call: Annotated[Any, Refuse("none", "auto")] = None
     functions: RefusedList = None
-    modalities: Annotated[Any, _refuse(["text"])] = None
+    modalities: Annotated[Any, Refuse(["text"])] = None
     moderation: Refused = None
     prediction: Refused = None
-    reasoning_effort: Annotated[Any, _refuse("none")] = None
-    response_format: Annotated[Any, _refuse({"type": "text"})] = None
-    tool_choice: NoChoice = None
-    tools: RefusedList = None
-    verbosity: Annotated[Any, _refuse("medium")] = None
+    verbosity: Annotated[Any, Refuse("medium")] = None
     web_search_options: Refused = None
 
 
@@ -242,10 +261,14 @@ class CompletionRequest(Common):
         ),
     ]
     logprobs: int | None = Field(None, ge=0)
-    # Refused until they work.
-    best_of: OneChoice = None
-    echo: RefusedFlag = None
-    suffix: Annotated[Any, _refuse("")] = None
+    best_of: int | None = Field(
+        None,
+        ge=1,
+        le=MOST,
+        description="So many are made, and the n with the highest log probability a token returned.",
+    )
+    echo: bool | None = Field(None, description="The text begins with the prompt's. Not with logprobs.")
+    suffix: Annotated[Any, Refuse("")] = None
 
 
 class TokenizeRequest(Schema):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
-from jinja2 import TemplateSyntaxError, nodes
+from jinja2 import TemplateSyntaxError, meta, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
@@ -15,6 +15,7 @@ from headway.core.errors import InvalidRequest, ModelError
 
 Message = Mapping[str, Any]
 
+_GIVEN = {"messages", "tools", "add_generation_prompt"}
 _PROBE = "headway probes this template"
 
 
@@ -37,11 +38,20 @@ class ChatTemplate:
 
     def __init__(self, text: str | None, special_tokens: Mapping[str, str]) -> None:
         self._special_tokens = special_tokens
+        self.text = text or ""
+        environment = _environment()
         try:
-            self._template = None if text is None else _environment().from_string(text)
+            self._template = None if text is None else environment.from_string(text)
+            # What a client may set by chat_template_kwargs.
+            self.variables = _variables(environment.parse(self.text)) - _GIVEN - special_tokens.keys()
         except TemplateSyntaxError as error:
             raise ModelError(f"the model's chat template does not compile: {error}") from error
         self._takes_parts = self._template is not None and not self._shows(_PROBE) and self._shows(_parts(_PROBE))
+
+    @property
+    def known(self) -> bool:
+        """Whether the model has one."""
+        return self._template is not None
 
     def render(
         self,
@@ -57,9 +67,15 @@ class ChatTemplate:
         """
         if self._template is None:
             raise InvalidRequest("this model has no chat template; use /v1/completions", param="messages")
-        given = {"messages", "tools", "add_generation_prompt"}
-        if variables and not given.isdisjoint(variables):
-            raise InvalidRequest(f"{', '.join(sorted(given))} cannot be set here", param="chat_template_kwargs")
+        for name in variables or ():
+            if name in _GIVEN:
+                raise InvalidRequest(f"{', '.join(sorted(_GIVEN))} cannot be set here", param="chat_template_kwargs")
+            if name not in self.variables:
+                known = ", ".join(sorted(self.variables)) or "none"
+                raise InvalidRequest(
+                    f"the model's chat template has no variable {name[:100]!r} (it has {known})",
+                    param="chat_template_kwargs",
+                )
         prepared = [self._prepare(message) for message in messages]
         try:
             return self._render(prepared, tools, add_generation_prompt, variables or {})
@@ -118,6 +134,18 @@ def _environment() -> ImmutableSandboxedEnvironment:
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     return environment
+
+
+def _variables(template: nodes.Template) -> frozenset[str]:
+    """Names that a template reads and does not set itself, unless it asks first whether they are defined."""
+    names = {*template.find_all(nodes.Name)}
+    is_set = {name.name for name in names if name.ctx == "store"}
+    asked = {
+        test.node.name
+        for test in template.find_all(nodes.Test)
+        if test.name == "defined" and isinstance(test.node, nodes.Name)
+    }
+    return frozenset(meta.find_undeclared_variables(template) - (is_set - asked))
 
 
 def _tojson(

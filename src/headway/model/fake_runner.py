@@ -7,16 +7,20 @@ overwritten, a skipped or repeated chunk, or a slot mixed up is seen at once. Ti
 
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from headway.core.clock import Clock, ManualClock
+from headway.core.errors import HeadwayError
 from headway.core.events import TokenLogprobs
 from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult, Work
 from headway.core.sampling import Sampling
+from headway.model.grammar import GrammarError, Grammars
+from headway.model.grammar_slots import GrammarSlots
 
 UNWRITTEN = -1
+_COMPILE_S = 60.0  # nothing here needs so long
 
 StepTime = Callable[[Batch], float]  # seconds a step takes
 Fault = Callable[[Sampling, int], str | None]  # error of the sample at an absolute position, if it is to fail
@@ -31,13 +35,22 @@ class Vocabulary:
     end_ids: tuple[int, ...] = ()
     end_probability: float = 0.0
 
-    def next_token(self, context: "array[int]", sampling: Sampling, prompt_length: int) -> int:
-        """The token that follows `context`: a function of the request alone. Greedy ignores seed and choice."""
+    def next_token(
+        self, context: "array[int]", sampling: Sampling, prompt_length: int, allowed: Sequence[int] | None = None
+    ) -> int:
+        """The token that follows `context`: a function of the request alone. Greedy ignores seed and choice. `allowed`
+        is what a grammar lets through, at least one."""
         seed, choice = (0, 0) if sampling.temperature == 0 else (sampling.seed, sampling.choice)
         key = f"{seed}/{choice}/{len(context)}".encode()
         digest = blake2b(context.tobytes(), digest_size=16, key=key[:64]).digest()
         drawn, ending = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
         masked = len(context) - prompt_length < sampling.min_tokens
+        if allowed is not None:
+            texts = [token for token in allowed if token not in self.end_ids]
+            held = masked or sampling.ignore_eos or not ending < self.end_probability * 2.0**64
+            if texts and (held or len(texts) == len(allowed)):
+                return texts[drawn % len(texts)]
+            return next(token for token in allowed if token in self.end_ids)
         if self.end_ids and not masked and ending < self.end_probability * 2.0**64:
             return self.end_ids[ending % len(self.end_ids)]
         span = self.last - self.first + 1
@@ -92,7 +105,9 @@ class FakeRunner:
         tokens: tuple[int, int] | None = None,
         end_probability: float = 0.0,
         fault: Fault | None = None,
+        grammars: Callable[[], Grammars] | None = None,
     ) -> None:
+        """`grammars`: of the tokenizer that gives the ids a text; without it requests with a grammar fail."""
         first, last = tokens or (max([2, *info.end_ids]) + 1, info.vocab_size - 1)
         self.vocabulary = Vocabulary(first, last, info.end_ids, end_probability)
         self._info = info
@@ -100,6 +115,7 @@ class FakeRunner:
         self._step_time = step_time
         self._fault = fault
         self._slots: dict[int, _Slot] = {}
+        self._grammars = GrammarSlots(grammars or _no_grammars, info.slots, info.vocab_size, 1)
         cells = info.blocks * info.block_size
         self._positions = [array("i", [UNWRITTEN]) * cells for _ in range(info.layer_groups)]  # the "K" ...
         self._tokens = [array("I", [0]) * cells for _ in range(info.layer_groups)]  # ... and the "V"
@@ -133,11 +149,14 @@ class FakeRunner:
 
     def close(self) -> None:
         self._slots.clear()
+        self._grammars.close()
 
     def _open(self, opening: Opening) -> None:
         assert 0 <= opening.slot < self._info.slots, opening.slot
         assert 0 < opening.prompt_length <= len(opening.known) < self._info.context
         self._slots[opening.slot] = _Slot(opening.sampling, opening.known[:], opening.prompt_length)
+        output, sampling = opening.known[opening.prompt_length :], opening.sampling
+        self._grammars.open(opening.slot, sampling.grammar, output, jump=sampling.logprobs is None)
 
     def _check_sharing(self, batch: Batch) -> None:
         """A block that one work writes must be in no other's table."""
@@ -192,13 +211,27 @@ class FakeRunner:
         if not work.sample:
             return None
         slot = self._slots[work.slot]
-        error = self._fault(slot.sampling, len(context)) if self._fault else None
-        if error is not None:
-            return Sampled(0, error=error)
-        token = self.vocabulary.next_token(context, slot.sampling, slot.prompt_length)
-        slot.known.append(token)
+        fault = self._fault(slot.sampling, len(context)) if self._fault else None
+        if fault is not None:
+            return Sampled(0, error=fault)
+        try:
+            allowed = self._allowed(work.slot) if self._grammars.has(work.slot) else None
+        except HeadwayError as error:
+            return Sampled(0, error=error.message)
+        token = self.vocabulary.next_token(context, slot.sampling, slot.prompt_length, allowed)
+        forced = () if allowed is None else self._grammars.take(work.slot, token)
+        slot.known.extend((token, *forced))
         count = slot.sampling.logprobs
-        return Sampled(token, None if count is None else self.vocabulary.logprobs(token, count))
+        return Sampled(token, None if count is None else self.vocabulary.logprobs(token, count), forced=forced)
+
+    def _allowed(self, slot: int) -> list[int]:
+        """Ids that the slot's grammar lets through. Raises HeadwayError."""
+        self._grammars.ready(slot, _COMPILE_S)
+        problem = self._grammars.fill([slot]).result().get(slot)
+        if problem is not None:
+            raise GrammarError(problem)
+        row = self._grammars.masks[slot]
+        return [token for token in range(self._info.vocab_size) if row[token // 32] >> (token % 32) & 1]
 
     def _spend(self, batch: Batch) -> float:
         seconds = self._step_time(batch) if self._step_time else 0.0
@@ -207,3 +240,7 @@ class FakeRunner:
         elif self._clock is not None or self._step_time is not None:
             time.sleep(max(0.0, self._submitted + seconds - time.monotonic()))
         return seconds
+
+
+def _no_grammars() -> Grammars:
+    raise GrammarError("this runner's ids have no text, so that no grammar can apply to them")

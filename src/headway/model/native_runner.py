@@ -4,20 +4,28 @@ import time
 from array import array
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 import headway._native as _native
 from headway.core.config import EngineSettings
-from headway.core.errors import ModelError
+from headway.core.errors import HeadwayError, ModelError
 from headway.core.events import TokenLogprobs
 from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult, Work
 from headway.model.end_tokens import end_ids_of
 from headway.model.fingerprint import fingerprint
+from headway.model.grammar import Grammars
+from headway.model.grammar_slots import GrammarSlots
 from headway.model.spec import Architecture, Checkpoint, ModelSpec, Weight
+from headway.model.tokenizer import load_tokenizer
 
 _KV_TYPE = "f16"
+# A step waits so long for the grammars of newcomers to be compiled; then their first draw is put off.
+_COMPILE_PATIENCE_S = 0.005
+_ANY_LENGTH = 2**31 - 1
 
 
 class NativeRunner:
@@ -53,6 +61,8 @@ class NativeRunner:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="native-step")
         self._step: Future[StepResult] | None = None
         self._with_logprobs: set[int] = set()  # slots whose sequences want them
+        threads = max(1, settings.threads // 2)  # they compute beside the others
+        self._grammars = GrammarSlots(partial(self._load_grammars, checkpoint.path), limits.slots, spec.vocab, threads)
 
     @property
     def info(self) -> RunnerInfo:
@@ -74,6 +84,7 @@ class NativeRunner:
     def close(self) -> None:
         """Frees the weights and the KV pool; nothing may be called afterwards."""
         self._worker.shutdown(wait=True)
+        self._grammars.close()
         del self._core
 
     def logits(self, sample: int) -> NDArray[np.float32]:
@@ -87,23 +98,55 @@ class NativeRunner:
                 self._open(opening)
             except (ValueError, TypeError, OverflowError) as error:
                 refused[opening.slot] = f"the native core refused the request: {error}"
+        masked, put_off = self._constrained(batch, refused)
         todo = [w for w in batch.work if w.slot not in refused] if refused else batch.work
         header, tokens, tables = array("i"), array("I"), array("I")
         for work in todo:
             count = len(work.tokens)
-            header.extend((work.slot, work.start, count, work.sample))
+            header.extend((work.slot, work.start, count, work.sample and work.slot not in put_off))
             tokens.extend(work.tokens)
             blocks = -(-(work.start + count) // _native.BLOCK)
             table = work.tables[0]
             tables.extend(table if len(table) == blocks else table[:blocks])
         start = time.perf_counter()
-        drawn = iter(self._core.step(header, tokens, tables))
+        if masked:
+            filling = self._grammars.fill(masked)
+            drawn = iter(self._core.step(header, tokens, tables, self._grammars.masks, filling.result))
+            failed = filling.result()
+        else:
+            drawn, failed = iter(self._core.step(header, tokens, tables)), {}
         elapsed = time.perf_counter() - start
-        sampled = [
-            Sampled(0, error=refused[w.slot]) if w.slot in refused else self._sampled(w, next(drawn))
-            for w in batch.work
-        ]
+        sampled: list[Sampled | None] = []
+        for work in batch.work:
+            if work.slot in refused:
+                sampled.append(Sampled(0, error=refused[work.slot]))
+                continue
+            result = next(drawn)
+            if work.slot in put_off:
+                sampled.append(None)
+            elif work.slot in failed:
+                sampled.append(Sampled(0, error=failed[work.slot]))
+            else:
+                sampled.append(self._sampled(work, result))
         return StepResult(sampled, elapsed)
+
+    def _constrained(self, batch: Batch, refused: dict[int, str]) -> tuple[list[int], set[int]]:
+        """Slots that are to draw by a grammar, and those of them whose grammar is not compiled yet. Adds to `refused`
+        those whose grammar cannot be."""
+        masked: list[int] = []
+        put_off: set[int] = set()
+        deadline = time.perf_counter() + _COMPILE_PATIENCE_S
+        for work in batch.work:
+            if not work.sample or not self._grammars.has(work.slot) or work.slot in refused:
+                continue
+            try:
+                if self._grammars.ready(work.slot, max(0.0, deadline - time.perf_counter())):
+                    masked.append(work.slot)
+                else:
+                    put_off.add(work.slot)
+            except HeadwayError as error:
+                refused[work.slot] = error.message
+        return masked, put_off
 
     def _sampled(self, work: Work, drawn: _native.Sampled) -> Sampled | None:
         if not drawn.finite:
@@ -111,9 +154,16 @@ class NativeRunner:
             return Sampled(0, error=f"the model gave a value that is not finite at positions {positions}")
         if not work.sample:
             return None
+        if not drawn.allowed:
+            return Sampled(0, error="the grammar allows no token here")
+        forced: tuple[int, ...] = ()
+        if self._grammars.has(work.slot):
+            forced = self._grammars.take(work.slot, drawn.token)
+            if forced:
+                self._core.extend(work.slot, array("I", forced))
         if work.slot in self._with_logprobs:
             return Sampled(drawn.token, TokenLogprobs(drawn.logprob, drawn.top))
-        return Sampled(drawn.token)
+        return Sampled(drawn.token, forced=forced) if forced else Sampled(drawn.token)
 
     def _open(self, opening: Opening) -> None:
         given, native = opening.sampling, _native.Sampling()
@@ -126,11 +176,20 @@ class NativeRunner:
         native.logprobs = -1 if given.logprobs is None else given.logprobs
         native.logit_bias = list(given.logit_bias)
         native.end_ids = sorted({*self._info.end_ids, *given.stop_token_ids})
+        native.masked = given.grammar is not None
+        if native.masked and given.ignore_eos:
+            native.min_tokens = _ANY_LENGTH  # an end comes only where nothing else may
         self._core.open(opening.slot, native, opening.known, opening.prompt_length)
         if given.logprobs is None:
             self._with_logprobs.discard(opening.slot)
         else:
             self._with_logprobs.add(opening.slot)
+        # Each token has its own log probability; what is forced was never weighed.
+        output = opening.known[opening.prompt_length :]
+        self._grammars.open(opening.slot, given.grammar, output, jump=given.logprobs is None)
+
+    def _load_grammars(self, path: Path) -> Grammars:
+        return Grammars(load_tokenizer(path), self._info.vocab_size, self._info.end_ids)
 
     def _load(self, checkpoint: Checkpoint, architecture: Architecture, spec: ModelSpec) -> Iterator[Weight]:
         """Packs each weight, and passes it on for the fingerprint."""

@@ -1,13 +1,17 @@
 """The text half of a model: what the API and the offline LLM need of it, without its weights."""
 
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.model.answer_format import AnswerFormat, answer_format_of
 from headway.model.architectures.registry import architecture_of
 from headway.model.chat_template import ChatTemplate
 from headway.model.checkpoint import open_checkpoint
 from headway.model.template_text import special_tokens_of, template_text_of
 from headway.model.tokenizer import Tokenizer, load_tokenizer
+
+_PROMPT_END = 16  # tokens that may spell what opens or ends reasoning
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,17 @@ class TextModel:
     tokenizer: Tokenizer
     chat_template: ChatTemplate
     end_ids: tuple[int, ...]
+    answer_format: AnswerFormat = field(init=False)
+    answer_tokenizer: Tokenizer = field(init=False)  # shows what answers are marked up with, special tokens too
+
+    def __post_init__(self) -> None:
+        format = answer_format_of(self.chat_template, self.tokenizer)
+        object.__setattr__(self, "answer_format", format)
+        object.__setattr__(self, "answer_tokenizer", self.tokenizer.showing(format.special))
+
+    def end_of(self, prompt: "array[int]") -> str:
+        """The last words of a prompt, by which its answer may begin inside of reasoning."""
+        return self.answer_tokenizer.decode(prompt[-_PROMPT_END:])
 
 
 def load_text(path: Path) -> TextModel:

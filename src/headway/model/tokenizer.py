@@ -2,7 +2,7 @@
 
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,35 @@ class Tokenizer:
         """The id of a token by its name in the vocabulary, such as "<|im_end|>"."""
         return self._backend.token_to_id(token)
 
+    def special_id(self, token: str) -> int | None:
+        """The id of a special token, whose text is not shown; None for any other."""
+        index = self.id_of(token)
+        return index if index is not None and self.is_special(index) else None
+
+    def showing(self, tokens: Mapping[str, int]) -> "Tokenizer":
+        """This tokenizer, but with the text of these special tokens (name: id) shown."""
+        other = Tokenizer(self._backend, self.bos_id, self.end_ids)
+        other.known_bytes |= {index: token.encode() for token, index in tokens.items()}
+        return other
+
+    def is_special(self, index: int) -> bool:
+        """Whether the token has a name but no text."""
+        added = self._added.get(index)
+        return added is not None and added.special
+
+    def name_of(self, index: int) -> str | None:
+        """A token as the vocabulary spells it; None for an unused id."""
+        return self._backend.id_to_token(index)
+
+    def exact(self) -> tokenizers.Tokenizer:
+        """A tokenizer whose tokens spell exactly what it is given: no space before it, no special token in it."""
+        described = json.loads(self._backend.to_str())
+        described["normalizer"] = _without_prefix(described.get("normalizer"))
+        described["pre_tokenizer"] = _without_prefix(described.get("pre_tokenizer"))
+        exact = tokenizers.Tokenizer.from_str(json.dumps(described))
+        exact.encode_special_tokens = True
+        return exact
+
     def _bytes_of(self, index: int) -> bytes:
         if (added := self._added.get(index)) is not None:
             return b"" if added.special else added.content.encode()
@@ -127,6 +156,21 @@ def _surround(backend: tokenizers.Tokenizer, config: dict[str, Any], special: di
     backend.post_processor = processors.TemplateProcessing(
         single=[*bos, "$A", *eos], special_tokens=[(token, ids[token]) for token in {*bos, *eos}]
     )
+
+
+def _without_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A normalizer or pre-tokenizer that puts no space before a text."""
+    if part is None or part["type"] == "Prepend":
+        return None
+    if part["type"] == "Metaspace":
+        return {**part, "prepend_scheme": "never"}
+    if part["type"] == "ByteLevel":
+        return {**part, "add_prefix_space": False}
+    if part["type"] == "Sequence":
+        key = "normalizers" if "normalizers" in part else "pretokenizers"
+        kept = [inner for inner in map(_without_prefix, part[key]) if inner is not None]
+        return {**part, key: kept} if kept else None
+    return part
 
 
 def _is_byte_level(backend: tokenizers.Tokenizer) -> bool:

@@ -31,7 +31,9 @@ HISTOGRAMS = (
 PROMPT_TOKENS = 0
 GENERATED_TOKENS = 1
 LIVE = 2
-FIRST_OUTCOME = 3
+RESUMED = 3
+JOURNAL_BYTES = 4
+FIRST_OUTCOME = 5
 FIRST_HISTOGRAM = FIRST_OUTCOME + len(OUTCOMES)
 HISTOGRAM_SLOTS = len(SECONDS) + 2  # one count per bucket, +Inf included, and the sum
 SLOT_COUNT = FIRST_HISTOGRAM + len(HISTOGRAMS) * HISTOGRAM_SLOTS
@@ -43,7 +45,7 @@ class Metrics:
     def __init__(self, folder: Path | None = None, worker: int = 0) -> None:
         self._slots = Slots(SLOT_COUNT, folder, worker)
         self._values = self._slots.values
-        self._values[LIVE] = 0.0  # nothing of a former life of this worker is live
+        self._values[LIVE] = self._values[JOURNAL_BYTES] = 0.0  # nothing of a former life of this worker is there
 
     def first_token(self, seconds: float) -> None:
         self._observe(0, seconds)
@@ -65,6 +67,14 @@ class Metrics:
     def live(self, change: int) -> None:
         """Generations that passed the gate and have not ended."""
         self._values[LIVE] += change
+
+    def resumed(self) -> None:
+        """A reader has come back to a stream."""
+        self._values[RESUMED] += 1.0
+
+    def journal(self, change: int) -> None:
+        """Bytes kept of resumable streams."""
+        self._values[JOURNAL_BYTES] += change
 
     def finished(self, outcome: str, prompt_tokens: int, generated_tokens: int) -> None:
         self._values[FIRST_OUTCOME + OUTCOMES.index(outcome)] += 1.0
@@ -102,6 +112,10 @@ class _Snapshot(Collector):
         yield outcomes
         live = "Generations in flight in the API, tokenising and waiting included."
         yield GaugeMetricFamily("headway_requests_live", live, value=totals[LIVE])
+        resumed = "Readers that came back to a resumable stream."
+        yield CounterMetricFamily("headway_streams_resumed", resumed, value=totals[RESUMED])
+        journal = "Events kept of resumable streams."
+        yield GaugeMetricFamily("headway_stream_journal_bytes", journal, value=totals[JOURNAL_BYTES])
         prompt = "Prompt tokens of generations that ended."
         yield CounterMetricFamily("headway_prompt_tokens", prompt, value=totals[PROMPT_TOKENS])
         generated = "Tokens generated for their readers."

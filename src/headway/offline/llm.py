@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headway.core.clock import MonotonicClock
-from headway.core.config import QueueSettings, Settings, load_settings
+from headway.core.config import LimitSettings, QueueSettings, Settings, load_settings
 from headway.core.errors import HeadwayError, RequestFailed
 from headway.core.events import Emission, Finish, Load, StepMessage, TokenLogprobs
 from headway.core.request import Cancel, EngineRequest
@@ -24,9 +24,11 @@ from headway.model.source import resolve
 from headway.model.text import load_text
 from headway.model.tokenizer import Tokenizer
 from headway.scheduling.engine import Engine
+from headway.serving.form_check import FormCheck
 from headway.serving.prompts import PromptEncoder
 from headway.serving.request import ChatPrompt, Prompt, Request, TextPrompt, TokenPrompt
 from headway.serving.resolve import resolve_sampling
+from headway.serving.structured import structured_form
 from headway.serving.text_events import Delta
 from headway.serving.text_stream import TextStream
 
@@ -35,7 +37,9 @@ Messages = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """How to generate; defaults as in OpenAI's API. `max_tokens` None: what fits the context."""
+    """How to generate; defaults as in OpenAI's API. `max_tokens` None: what fits the context. `structured_outputs`:
+    what the output must be, as on the wire: {"json": schema}, {"json_object": True}, {"regex": ...},
+    {"choice": [...]} or {"grammar": Lark}."""
 
     max_tokens: int | None = None
     temperature: float = 1.0
@@ -52,8 +56,10 @@ class Params:
     min_tokens: int = 0
     ignore_eos: bool = False
     logprobs: int | None = None
+    structured_outputs: Mapping[str, Any] | None = None
 
-    def request(self, prompt: Prompt, arrival: float) -> Request:
+    def request(self, prompt: Prompt, arrival: float, limits: LimitSettings) -> Request:
+        """Raises InvalidRequest."""
         sampling = Sampling(
             max_tokens=0,  # `resolve_sampling` fills it in
             temperature=self.temperature,
@@ -70,8 +76,17 @@ class Params:
             logprobs=self.logprobs,
         )
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        form = None
+        if self.structured_outputs is not None:
+            form = structured_form(self.structured_outputs, limits, "structured_outputs")
         return Request(
-            prompt=prompt, sampling=sampling, arrival=arrival, max_tokens=self.max_tokens, seed=self.seed, stop=stop
+            prompt=prompt,
+            sampling=sampling,
+            arrival=arrival,
+            max_tokens=self.max_tokens,
+            seed=self.seed,
+            stop=stop,
+            form=form,
         )
 
 
@@ -102,6 +117,7 @@ class LLM:
         path = resolve(model or self._settings.model, show_progress)
         self._text = load_text(path)
         self._prompts = PromptEncoder(self._text)
+        self._forms = FormCheck(self._text)
         self._runner: Runner = load_runner(path, self._settings.engine)
         self._clock = MonotonicClock()
         self._engine = Engine(self._runner, self._settings, self._clock, epoch=0, publish=self._publish)
@@ -123,6 +139,7 @@ class LLM:
 
     def close(self) -> None:
         self._runner.close()
+        self._forms.close()
 
     def __enter__(self) -> Self:
         return self
@@ -193,11 +210,13 @@ class LLM:
         return [running.completion() for running in started]
 
     def _start(self, prompt: Prompt, params: Params) -> "_Running":
-        request = params.request(prompt, self._clock.now())
+        request = params.request(prompt, self._clock.now(), self._settings.limits)
         ids = self._prompts.encode([prompt])[0]
         if isinstance(ids, HeadwayError):
             raise ids
         sampling = resolve_sampling(request, ids, self._runner.info.context, self._text.vocab_size)
+        if request.form is not None:
+            self._forms.check_now(request.form)
         self._serial += 1
         stream = TextStream(Detokenizer(self._text.tokenizer), request.stop, sampling.logprobs is not None)
         running = self._live[self._serial] = _Running(self._serial, ids, stream)

@@ -60,6 +60,7 @@ class Planner:
         plan = Plan()
         self.kv.begin()
         prefills = self._interactive_decodes(plan)
+        self._jumps(plan, prefills)
         waiting = len(self._waiting)
         plan.owing = True
         for lane in (Lane.DEFAULT, Lane.FLEX):
@@ -101,6 +102,30 @@ class Planner:
         plan.context = context + count
         plan.lane_tokens = [urgent, count - urgent, 0]
         return rest
+
+    def _jumps(self, plan: Plan, prefills: list[list[Sequence]]) -> None:
+        """Plans the interactive streams whose grammar has forced several tokens: a token each, and as many more as fit
+        the promised gap. They wait for their next token like the others, and not for a turn among prompts."""
+        jumps = [
+            s
+            for lane in (Lane.PRIORITY, Lane.DEFAULT)
+            for s in prefills[lane]
+            if s.computed == s.peak and s.computed >= s.prompt_length
+        ]
+        plan.decodes += len(jumps)
+        for others, sequence in zip(range(len(jumps) - 1, -1, -1), jumps, strict=True):
+            room = max(1, self._room(plan, sequence.lane, sequence.computed) - others)
+            self._put(plan, sequence, self._covered(sequence, room))
+            plan.samples_beyond -= 1  # it is among the decodes
+
+    def _covered(self, sequence: Sequence, count: int) -> int:
+        """How many of the next `count` tokens there are blocks for. A prompt has them all; who has jumped takes what
+        the others leave, and one block at least, for which the plan has made room."""
+        spare = max(1, self._blocks.available - len(self._running))
+        end = min(sequence.computed + count, len(sequence.known), sequence.room + spare * self._blocks.block_size)
+        if end > sequence.room and not self._blocks.grow(sequence, end):
+            end = sequence.room
+        return end - sequence.computed
 
     def _flex_decodes(self, plan: Plan, flex: list[Sequence], cap: int) -> None:
         left = self.pace.left(plan.load, self.pace.flex_time(plan.decodes))
@@ -157,7 +182,8 @@ class Planner:
         count = min(room - spare, limit - plan.tokens)
         if count <= 0:
             return False
-        self._put(plan, sequence, count)
+        if count := self._covered(sequence, count):  # none: newcomers have left no block for a flex stream's jump
+            self._put(plan, sequence, count)
         return True
 
     def _put(self, plan: Plan, sequence: Sequence, room: int) -> None:

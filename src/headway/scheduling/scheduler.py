@@ -123,9 +123,19 @@ class Scheduler:
             sequence.queue_end = request.arrival + self._promise.queue_s
         sequence.added, sequence.first_s = now, first_s
         self._live[sequence.id] = sequence
-        self.waiting.add(sequence)
+        leader = None if request.leader is None else self._live.get(request.leader)
+        if leader is not None and self._computes_for(leader, sequence):
+            self.waiting.follow(sequence, leader.id if leader.leader is None else leader.leader)
+        else:
+            self.waiting.add(sequence)
         self._deadlines.add(sequence)
         self._deadlines.compact(self._live.values(), len(self._live))
+
+    def _computes_for(self, leader: Sequence, sequence: Sequence) -> bool:
+        """Whether the prompt of `leader` is that of `sequence`, and not computed yet. Policies that run whole batches
+        would have the others wait for the next one."""
+        alike = leader.known == sequence.known and leader.salt == sequence.salt  # it has emitted nothing
+        return alike and self.blocks.shares and self._batching.policy == "continuous"
 
     def cancel(self, request: int, reason: str) -> None:
         """Ends a request in any state: now, or at the commit if a step is computing it. An unknown id is fine."""
@@ -169,6 +179,7 @@ class Scheduler:
                 and sampled.token not in sequence.ends
                 and sampled.logprobs is None
                 and sampled.error is None
+                and not sampled.forced
                 and (sequence.token_end is not None or unwatched)
             ):  # a stream's next token, as nearly always: what the two calls below would do
                 sequence.computed = sequence.peak = length
@@ -203,7 +214,8 @@ class Scheduler:
         for lane in Lane:
             waiting = [s for s in self.waiting if s.lane is lane]
             assert self.waiting.count(lane) == len(waiting)
-            assert self.waiting.tokens(lane) == sum(len(s.known) for s in waiting)
+            assert self.waiting.tokens(lane) == sum(len(s.known) for s in waiting if s.leader is None)
+        assert all(s.leader in self._live for s in self.waiting if s.leader is not None)
 
     # -- parts of plan ---------------------------------------------------------------------------------------------
 
@@ -237,9 +249,11 @@ class Scheduler:
         """Counts what was computed, and makes full blocks shareable.
 
         A generated token is charged when it is computed in turn, at the next step; what a preemption cost is not the
-        tenant's doing.
+        tenant's doing. Where a draw was put off, the last token does not count: it will be computed again.
         """
-        count = len(work.tokens)
+        count = len(work.tokens) - (work.sample and sampled is None)
+        if not count:
+            return
         again = sequence.advance(count)
         self.counters.recomputed_tokens += again
         weight = OUTPUT_WEIGHT if work.start >= sequence.prompt_length else 1.0
@@ -251,9 +265,13 @@ class Scheduler:
     def _take(self, sequence: Sequence, sampled: Sampled) -> Emission:
         if sampled.error is not None:
             return self._end(sequence, Finish.FAILED, sampled.error)
-        token = sampled.token
-        finish = sequence.append(token)
+        tokens = [sampled.token]
+        finish = sequence.append(sampled.token)
+        if sampled.forced and finish is None:
+            jumped, finish = sequence.jump(sampled.forced)
+            tokens += jumped
         sequence.last_token = self._now
+        self.waiting.let_go(sequence.id, computed=True)
         if sequence.first_s:
             self._firsts.append(sequence)
         if finish is not None:
@@ -262,9 +280,9 @@ class Scheduler:
         elif sequence.token_end is None and self._promise.token_s:
             self._watch_tokens(sequence)
         if finish is None and sampled.logprobs is None:
-            return Emission(id=sequence.id, tokens=[token])
+            return Emission(id=sequence.id, tokens=tokens)
         logprobs = None if sampled.logprobs is None else [sampled.logprobs]
-        return Emission(id=sequence.id, tokens=[token], logprobs=logprobs, finish=finish)
+        return Emission(id=sequence.id, tokens=tokens, logprobs=logprobs, finish=finish)
 
     def _end(self, sequence: Sequence, finish: Finish, detail: str) -> Emission:
         """Marks it; a running one keeps slot and blocks until the sweep, which a computing step holds off."""
@@ -276,6 +294,7 @@ class Scheduler:
             self._unswept = True
         else:
             self.waiting.remove(sequence)
+        self.waiting.let_go(sequence.id, computed=False)
         return Emission(id=sequence.id, finish=finish, detail=detail)
 
     def _sweep(self) -> None:

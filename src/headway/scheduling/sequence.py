@@ -30,6 +30,7 @@ class Sequence:
         "known",
         "lane",
         "last_token",
+        "leader",
         "limit",
         "long",
         "min_tokens",
@@ -68,15 +69,20 @@ class Sequence:
         self.lane = request.lane
         self.account = account or Account(request.lane, request.tenant)
         self.queue_end: float | None = None  # Clock seconds until which it may wait for its first step
+        self.leader: int | None = (
+            None  # id of the one that computes the prompt for this one too, while it waits for that
+        )
         self.salt = request.salt
         self.order = (request.arrival, serial)  # one total order: who is older, in the queue and as a victim
         self.known = known
         self.prompt_length = len(known)
         self.long = len(known) > long_prompt
         self.limit = min(len(known) + sampling.max_tokens, context)  # known tokens it may grow to
-        self.min_tokens = sampling.min_tokens
+        # A grammar's end ends it whatever was asked: the runner lets one through early only where nothing may follow.
+        self.min_tokens = 0 if sampling.grammar else sampling.min_tokens
         stops = frozenset(sampling.stop_token_ids)
-        self.ends = stops if sampling.ignore_eos else (end_ids | stops if stops else end_ids)
+        endless = sampling.ignore_eos and not sampling.grammar
+        self.ends = stops if endless else (end_ids | stops if stops else end_ids)
         self.endless = not self.ends  # nothing but its length ends it
         self.last_token = 0.0  # Clock seconds of the step that gave the newest one
         self.token_end: float | None = None  # when to look whether the next one is overdue
@@ -126,6 +132,17 @@ class Sequence:
         if token in self.ends and length - self.prompt_length > self.min_tokens:
             return Finish.STOP
         return Finish.LENGTH if length == self.limit else None
+
+    def jump(self, forced: tuple[int, ...]) -> tuple[list[int], Finish | None]:
+        """Takes the tokens that are sure to follow the newest one, up to an end or the limit; says whether it ends."""
+        known = self.known
+        for count, token in enumerate(forced, 1):
+            known.append(token)
+            if token in self.ends:
+                return list(forced[:count]), Finish.STOP
+            if len(known) == self.limit:
+                return list(forced[:count]), Finish.LENGTH
+        return list(forced), None
 
     def reset(self) -> None:
         """Forgets what was computed (its blocks are gone) but nothing that is known."""

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NoReturn, Self, TextIO
 
 from headway.core.config import Settings
@@ -34,17 +34,20 @@ class ProcessSpec:
     epoch: int
     worker: int = 0
     listen_fd: int = -1
+    peer_fd: int = -1  # where this worker listens for the others, if there are others
+    peers: tuple[int, ...] = ()  # ports of all workers' such sockets, on 127.0.0.1
     metrics_dir: str | None = None  # where workers share their counters, if there are several
 
     def to_json(self) -> str:
-        fields = {name: getattr(self, name) for name in ("address", "epoch", "worker", "listen_fd", "metrics_dir")}
-        return json.dumps({"settings": self.settings.model_dump(mode="json"), **fields})
+        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "settings"}
+        return json.dumps({"settings": self.settings.model_dump(mode="json"), **others})
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        fields = json.loads(line)
+        given = json.loads(line)
+        given["peers"] = tuple(given["peers"])
         # The dump names every setting, so nothing is left for the child's environment to decide.
-        return cls(settings=Settings(**fields.pop("settings")), **fields)
+        return cls(settings=Settings(**given.pop("settings")), **given)
 
 
 class Child:

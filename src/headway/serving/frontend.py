@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import secrets
 from array import array
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,17 @@ from headway.core.sampling import Sampling
 from headway.model.detokenizer import Detokenizer
 from headway.model.text import TextModel, load_text
 from headway.observability.metrics import Metrics
+from headway.serving.answer_form import answer_form
+from headway.serving.answer_parser import AnswerParser
+from headway.serving.answer_stream import AnswerStream
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.engine_link import EngineLink
+from headway.serving.form_check import FormCheck
 from headway.serving.gate import Gate, Ticket
 from headway.serving.generation import Generation
 from headway.serving.live_settings import LiveSettings
 from headway.serving.prompts import PromptEncoder
-from headway.serving.request import Prompt, Request
+from headway.serving.request import ChatPrompt, Prompt, Request
 from headway.serving.resolve import check_ids, resolve_sampling
 from headway.serving.text_pool import TextPool
 from headway.serving.text_stream import TextStream
@@ -47,10 +53,12 @@ class Frontend:
         self._text = text
         self._clock = clock or MonotonicClock()
         self.metrics = metrics or Metrics()
+        self.worker = worker
         self._link = EngineLink(address, worker, self._clock, settings.server.stream_buffer)
         self._gate = Gate(self._link, settings)
         self._settings = LiveSettings(self._link, settings, self._gate.reconfigure)
         self._pool = TextPool(PromptEncoder(text))
+        self._forms = FormCheck(text)
         self._live = 0
         self._tokenizing = 0  # characters
         self._idle = asyncio.Event()  # set when the last live generation has left while draining
@@ -63,6 +71,7 @@ class Frontend:
     def close(self) -> None:
         self._link.close()
         self._pool.close()
+        self._forms.close()
 
     # What delivery shows of the engine.
 
@@ -70,6 +79,18 @@ class Frontend:
     def context(self) -> int:
         """Longest sequence, in tokens: the engine's once it is known, the model's before."""
         return self._link.engine.context if self._link.engine else self._text.context
+
+    @property
+    def capabilities(self) -> dict[str, bool]:
+        """What the model can be asked for."""
+        text = self._text
+        return {
+            "completions": True,
+            "chat": text.chat_template.known,
+            "tools": text.chat_template.known,
+            "reasoning": text.answer_format.thinking is not None,
+            "structured_output": True,
+        }
 
     @property
     def fingerprint(self) -> str:
@@ -101,42 +122,64 @@ class Frontend:
 
     # Generation.
 
-    def generate(self, request: Request) -> Generation:
+    def generate(self, request: Request, leader: Generation | None = None) -> Generation:
         """Passes the gate and returns the generation, which tokenises and starts when first read.
 
-        Raises Overloaded and EngineUnavailable at once. Use the result with `async with`.
+        `leader`: another with the same prompt, which is read first. Raises Overloaded and EngineUnavailable at once.
+        Use the result with `async with`.
         """
         try:
-            ticket = self._gate.admit(request)
+            ticket = self._gate.admit(request, leader.ticket if leader else None)
         except HeadwayError as error:
             self.metrics.finished("unavailable" if isinstance(error, EngineUnavailable) else "refused", 0, 0)
             raise
         self._live += 1
         self.metrics.live(1)
-        return Generation(self, request, ticket, self.metrics)
+        return Generation(self, request, ticket, self.metrics, leader)
 
     def now(self) -> float:
         return self._clock.now()
 
-    async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
-        """For Generation: tokenises."""
-        prompt = await self._pool.encode(request.prompt)
+    async def prepare(self, request: Request, prompt: "array[int] | None") -> "tuple[array[int], Sampling]":
+        """For Generation: tokenises, where that has not been done, and finds out whether the form asked for can be
+        kept."""
+        if prompt is None:
+            prompt = await self._pool.encode(request.prompt)
+        request = self._with_answer_form(request, prompt)
         sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
         least = sampling.max_tokens if sampling.ignore_eos and not request.stop else sampling.min_tokens
         self._gate.check_possible(request, len(prompt), 1 if request.truncate else least)
+        if request.form is not None:
+            await self._forms.check(request.form)
         return prompt, sampling
 
-    def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
+    def _with_answer_form(self, request: Request, ids: "array[int]") -> Request:
+        """Where tools must be called, or the model may reason, the form of the answer depends on the prompt's end."""
+        prompt, format = request.prompt, self._text.answer_format
+        if not isinstance(prompt, ChatPrompt) or (prompt.tools is None and request.form is None):
+            return request
+        form = answer_form(prompt.tools, request.form, format, self._text.end_of(ids), self.settings.limits)
+        return replace(request, form=form)
+
+    def send(
+        self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling, leader: int | None
+    ) -> EmissionStream:
         """For Generation: gives it to the engine."""
         serial = self._link.next_serial()
-        stream = self._link.open(serial, partial(_engine_request, request, ticket.booked, prompt, sampling))
-        self._gate.sent(ticket, serial, len(prompt))
+        stream = self._link.open(serial, partial(_engine_request, request, ticket.booked, prompt, sampling, leader))
+        self._gate.sent(ticket, serial, len(prompt) if leader is None else 0)
         return stream
 
     def text_stream(self, request: Request) -> TextStream:
-        """For Generation."""
-        detokenizer = Detokenizer(self._text.tokenizer)
-        return TextStream(detokenizer, request.stop, request.sampling.logprobs is not None)
+        """For Generation: plain, or in parts where the model may reason or call tools."""
+        logprobs = request.sampling.logprobs is not None
+        prompt, format = request.prompt, self._text.answer_format
+        if isinstance(prompt, ChatPrompt) and (prompt.tools is not None or format.thinking is not None):
+            names = prompt.tools.names if prompt.tools is not None else frozenset[str]()
+            single = prompt.tools is not None and not prompt.tools.parallel
+            parser = AnswerParser(format, names, partial(_call_id, format.short_ids), single=single)
+            return AnswerStream(self._text, parser, request.stop, logprobs)
+        return TextStream(Detokenizer(self._text.tokenizer), request.stop, logprobs)
 
     def left(self, ticket: Ticket) -> None:
         """For Generation: it ended, in whatever way."""
@@ -183,8 +226,12 @@ class Frontend:
         self._link.shut(EngineUnavailable(f"the engine has stopped: {why}"))
 
 
+def _call_id(short: bool) -> str:
+    return secrets.token_hex(5)[:9] if short else f"call_{secrets.token_hex(12)}"
+
+
 def _engine_request(
-    request: Request, booked: bool, prompt: "array[int]", sampling: Sampling, id: int, epoch: int
+    request: Request, booked: bool, prompt: "array[int]", sampling: Sampling, leader: int | None, id: int, epoch: int
 ) -> EngineRequest:
     return EngineRequest(
         id=id,
@@ -198,6 +245,7 @@ def _engine_request(
         tenant=request.tenant,
         weight=request.weight,
         booked=booked,
+        leader=leader,
         salt=request.salt,
     )
 

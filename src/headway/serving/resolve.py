@@ -11,7 +11,7 @@ from headway.serving.request import ChatPrompt, Request
 
 
 def resolve_sampling(request: Request, prompt: "array[int]", context: int, vocab_size: int) -> Sampling:
-    """The sampling with max_tokens and seed filled in.
+    """The sampling with max_tokens, seed and grammar filled in.
 
     Raises ContextOverflow, and InvalidRequest for an empty prompt or ids that the model does not have.
     """
@@ -40,6 +40,7 @@ def resolve_sampling(request: Request, prompt: "array[int]", context: int, vocab
         max_tokens=max_tokens,
         min_tokens=min(sampling.min_tokens, max_tokens),
         seed=request.seed if request.seed is not None else secrets.randbits(64),
+        grammar=None if request.form is None else request.form.source,
     )
 
 

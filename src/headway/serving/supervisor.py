@@ -20,10 +20,10 @@ from headway.core.config import LIVE, Settings, problems
 from headway.core.live_settings import differences, live_json
 from headway.serving.address import engine_address
 from headway.serving.child import ENGINE_DIED, READY, RELOAD, ProcessSpec
+from headway.serving.listener import listen, url
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 2048
 HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
 ECHO_S = 0.3  # `timeout` and shells signal a process and its group: the same signal, told twice
 EXIT_GRACE_S = 5.0  # beyond the drain time, before a child is killed
@@ -65,7 +65,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                pass_fds=[spec.listen_fd] if spec.listen_fd >= 0 else [],
+                pass_fds=[fd for fd in (spec.listen_fd, spec.peer_fd) if fd >= 0],
                 process_group=0,  # Ctrl-C is for the parent, which passes it on in its own way
             )
         self.alive = True
@@ -137,7 +137,7 @@ class Supervisor:
             spec = ProcessSpec(self._settings, address, epoch=1, metrics_dir=folder)
             stack.enter_context(self._signals())
             try:
-                self._start(spec, listener)
+                self._start(spec, listener, stack)
                 if self._wait_ready():
                     announce(f"Headway is ready on {url(listener)}")
                     self._serve()
@@ -162,10 +162,13 @@ class Supervisor:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _start(self, spec: ProcessSpec, listener: socket.socket) -> None:
+    def _start(self, spec: ProcessSpec, listener: socket.socket, stack: ExitStack) -> None:
         self._engine = Process("engine", self._engine_module, spec, self._happenings)
-        for index in range(self._settings.server.api_workers):
-            worker = replace(spec, worker=index, listen_fd=listener.fileno())
+        count = self._settings.server.api_workers
+        peers = [stack.enter_context(listen("127.0.0.1", 0)) for _ in range(count)] if count > 1 else []
+        spec = replace(spec, listen_fd=listener.fileno(), peers=tuple(peer.getsockname()[1] for peer in peers))
+        for index in range(count):
+            worker = replace(spec, worker=index, peer_fd=peers[index].fileno() if peers else -1)
             self._workers.append(Process(f"API worker {index}", self._api_module, worker, self._happenings))
 
     def _wait_ready(self) -> bool:
@@ -271,19 +274,6 @@ def _no_hangup() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A bound, listening socket that children can inherit. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    listener.set_inheritable(True)
-    return listener
-
-
-def url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def describe(code: int) -> str:

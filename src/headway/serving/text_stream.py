@@ -3,6 +3,7 @@
 Plain and synchronous, so that the offline `LLM` shares it.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Sequence
 
@@ -32,6 +33,11 @@ class TextStream:
         self._cut = 0  # characters of `_text` from the stop string on
         self.stopped = False  # a stop string was found
         self.tokens = 0  # emitted tokens that count
+        self.called = False  # there were tool calls, and all are whole
+        self.reasoning_tokens = 0
+
+    def begin(self, prompt: "array[int]") -> None:
+        """Takes the ids of the prompt, before the first push. Plain text does not depend on it."""
 
     def push(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # makes tiny_gguf importable in every pytest import mode
+sys.path.insert(0, str(Path(__file__).parents[2] / "wire"))  # for server_rig
 
 from tiny_gguf import llama_metadata, llama_tensors, write_gguf
 

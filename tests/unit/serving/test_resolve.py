@@ -47,8 +47,8 @@ def test_refuses(made: Request, length: int, error: type[InvalidRequest], words:
 
 def test_one_bad_prompt_spoils_no_other() -> None:
     encoder = PromptEncoder(make_text())
-    tool = ChatPrompt([{"role": "tool", "content": "x"}])
-    results = encoder.encode([TextPrompt("ab"), tool, TokenPrompt([99_999]), TokenPrompt([5]), TextPrompt("c", False)])
+    bad = ChatPrompt([{"role": "user", "content": "x"}], variables={"no_such": 1})
+    results = encoder.encode([TextPrompt("ab"), bad, TokenPrompt([99_999]), TokenPrompt([5]), TextPrompt("c", False)])
     assert [isinstance(result, HeadwayError) for result in results] == [False, True, True, False, False]
     assert results[3] == array("I", [5])
     assert [len(results[0]), len(results[4])] == [2, 1]  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ from headway.core.config import Settings
 from headway.core.errors import InvalidRequest
 from headway.delivery.body import read_body
 from headway.delivery.openai_format import encode
-from headway.delivery.openai_request import chat_messages, check_model
+from headway.delivery.openai_request import check_model
+from headway.delivery.openai_tools import chat_messages
 from headway.delivery.openapi import takes
 from headway.delivery.schemas import DetokenizeRequest, TokenizeRequest
 from headway.serving.frontend import Frontend
