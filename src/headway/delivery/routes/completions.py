@@ -1,5 +1,7 @@
 """POST /v1/completions"""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -13,11 +15,17 @@ from headway.delivery.start import start_completion
 from headway.delivery.streams import Streams
 from headway.serving.frontend import Frontend
 
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "whole": {"prompt": "The sky is", "max_tokens": 16},
+    "several": {"prompt": ["One, two,", "Do, re,"], "n": 2, "max_tokens": 8, "seed": 1},
+    "stream": {"prompt": "Once upon a time", "stream": True, "stream_options": {"include_usage": True}},
+}
+
 
 def completions_router(frontend: Frontend, settings: Settings, streams: Streams) -> APIRouter:
     router = APIRouter(tags=["OpenAI"])
 
-    @router.post("/v1/completions", openapi_extra=takes(CompletionRequest))
+    @router.post("/v1/completions", openapi_extra=takes(CompletionRequest, **EXAMPLES))
     async def create_completion(request: Request) -> Response:
         """Continues one or several texts or lists of token ids, whole or as server-sent events."""
         if (answer := await streams.elsewhere(request)) is not None:
