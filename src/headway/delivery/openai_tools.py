@@ -10,6 +10,8 @@ from headway.delivery.schemas import ChatRequest, Message
 from headway.delivery.tool_schemas import AllowedTools, NamedTool, Tool
 from headway.serving.request import Toolset
 
+_NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+
 
 def toolset(body: ChatRequest, limits: LimitSettings) -> Toolset | None:
     """None where the model sees no tools. Raises InvalidRequest."""
@@ -23,15 +25,17 @@ def toolset(body: ChatRequest, limits: LimitSettings) -> Toolset | None:
         raise InvalidRequest(said, param="tools")
     specs, size = [], 0
     for index, tool in enumerate(body.tools):
-        spec = tool.model_dump(exclude_none=True)
+        spec = tool.model_dump(exclude_none=True, exclude={"function": {"strict"}})  # which is none of the model's
+        spec["function"].setdefault("parameters", _NO_PARAMETERS)
         size += _size_of(spec, limits.max_tool_bytes, f"tools.{index}.function.parameters")
         specs.append(spec)
     _check_tools(body.tools)
     if choice == "none":
         return None
     names, required = _allowed(body, frozenset(tool.function.name for tool in body.tools))
+    strict = frozenset(tool.function.name for tool in body.tools if tool.function.strict)
     parallel = body.parallel_tool_calls is not False and not isinstance(choice, NamedTool)
-    return Toolset(specs, names, required, parallel, size)
+    return Toolset(specs, names, strict, required, parallel, size)
 
 
 def template_variables(body: ChatRequest, limits: LimitSettings) -> Mapping[str, Any]:

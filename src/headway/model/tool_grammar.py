@@ -1,23 +1,24 @@
 """What an answer with tool calls must look like, as a grammar in llguidance's dialect of Lark."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headway.model.answer_format import AnswerFormat
 
 MOST_CALLS = 16  # in one answer that must have some: a small model would go on for ever
-_NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 _TEXT = "TEXT: /(.|\\n)*/"
 
 
 @dataclass(frozen=True, slots=True)
 class CallGrammar:
-    """The grammar of the answers to one request. `functions`: OpenAI's function objects that may be called."""
+    """The grammar of the answers to one request. `functions`: OpenAI's function objects that may be called, with their
+    parameters; `strict`: the names of those whose schema holds in free text too."""
 
     format: AnswerFormat
     functions: Sequence[Mapping[str, Any]]
+    strict: Collection[str]
     parallel: bool
 
     def required(self, *, in_reasoning: bool, may_reason: bool, or_else: str = "") -> str:
@@ -76,7 +77,8 @@ class CallGrammar:
                 key = "parameters" if self.format.calls.name == "llama" else "arguments"
                 head = _text(f'{{"name": "{function["name"]}", "{key}": ')
                 lines.append(f'call_{n}: {head} arguments_{n} "}}"')
-            schema = arguments_schema(function) if function.get("strict") or not only_strict else {"type": "object"}
+            held = function["name"] in self.strict or not only_strict
+            schema = {"type": "object", **(function["parameters"] if held else {})}
             lines.append(f"arguments_{n}: %json {json.dumps(schema)}")
         return lines
 
@@ -89,12 +91,6 @@ class CallGrammar:
     def _mark(self, mark: str) -> str:
         index = self.format.special.get(mark)
         return _text(mark) if index is None else f"<[{index}]>"
-
-
-def arguments_schema(function: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a function's arguments, which are always an object."""
-    given = function.get("parameters")
-    return _NO_ARGUMENTS if given is None else {"type": "object", **given}
 
 
 def _text(text: str) -> str:

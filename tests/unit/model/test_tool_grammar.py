@@ -13,9 +13,9 @@ from headway.model.tokenizer import Tokenizer, load_tokenizer
 from headway.model.tool_grammar import CallGrammar
 
 STYLE = {style.name: style for style in STYLES}
+CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 WEATHER = {
     "name": "get_weather",
-    "strict": True,
     "parameters": {
         "type": "object",
         "properties": {"city": {"$ref": "#/$defs/city"}, "days": {"type": "integer"}},
@@ -24,7 +24,7 @@ WEATHER = {
         "$defs": {"city": {"type": "string"}},
     },
 }
-FUNCTIONS: list[dict[str, Any]] = [WEATHER, {"name": "get_time"}]
+FUNCTIONS: list[dict[str, Any]] = [WEATHER, {"name": "get_time", "parameters": CLOSED}]
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 TIME = '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
 WRONG = CALL.replace("city", "town")
@@ -72,8 +72,8 @@ def tokens_of(tokenizer: Tokenizer, text: str, special: dict[str, int]) -> list[
 
 
 def grammar(name: str, functions: Sequence[Any] = FUNCTIONS, *, parallel: bool = True, **more: Any) -> CallGrammar:
-    thinking, special = more.get("thinking"), more.get("special", {})
-    return CallGrammar(AnswerFormat(STYLE[name], True, thinking, special), functions, parallel)
+    format = AnswerFormat(STYLE[name], True, more.get("thinking"), more.get("special", {}))
+    return CallGrammar(format, functions, more.get("strict", ("get_weather", "get_time")), parallel)
 
 
 def required(made: CallGrammar, *, in_reasoning: bool = False, may_reason: bool = False) -> str:
@@ -125,10 +125,10 @@ def test_free_text_until_a_call_begins(default_model: Path, text: str, good: boo
 
 
 def test_what_is_not_strict_may_have_any_arguments_in_free_text(default_model: Path) -> None:
-    loose = {**WEATHER, "strict": False}
-    made = grammar("hermes", [loose, FUNCTIONS[1]]).free()
-    assert accepts(default_model, made, WRONG)
-    assert not accepts(default_model, required(grammar("hermes", [loose])), WRONG)
+    made = grammar("hermes", strict=("get_time",))
+    assert accepts(default_model, made.free(), WRONG)
+    assert not accepts(default_model, made.free(), TIME.replace("{}", '{"x": 1}'))
+    assert not accepts(default_model, required(made), WRONG)
 
 
 def test_llama(default_model: Path) -> None:
