@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,21 +199,3 @@ def test_compiled_grammars_are_kept_within_bounds(grammars: Grammars, monkeypatc
     for _ in range(6):
         grammars.matcher(texts[0])
     assert compiled[4:] == [texts[0]]
-
-
-def test_the_first_mask_of_all_is_seen_by_all(grammars: Grammars) -> None:
-    """A step reads the masks while another thread writes them, from the very first on."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(100):
-            slots = GrammarSlots(lambda: grammars, 4, grammars.vocab_size, 2)
-            slots.open(1, source("json_object"), array("I"), True)
-            assert slots.ready(1, 60)
-            filling = slots.fill([1])
-            masks = slots.masks
-            assert filling.result(60) == {}
-            assert masks[1].any()
-            slots.close()
-    finally:
-        sys.setswitchinterval(before)
