@@ -7,13 +7,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from headway.delivery.responses_schema import CompactRequest, InputTokensRequest, ResponseCreate, ResponseRequest
 from headway.delivery.schema import STATUS
 from headway.delivery.schemas import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 
 PAGE = Path(__file__).with_name("api.md")
 SECTION = re.compile(r"(<!-- fields of (\w+) -->\n).*?(<!-- end -->)", re.S)
 SCHEMAS: dict[str, type[BaseModel]] = {
-    kind.__name__: kind for kind in (ChatRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest)
+    kind.__name__: kind
+    for kind in (
+        *(ChatRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest),
+        *(ResponseRequest, InputTokensRequest, CompactRequest, ResponseCreate),
+    )
 }
 BOUNDS = {"minimum": ">=", "maximum": "<=", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
 LENGTHS = {"minLength": "characters >=", "maxLength": "characters <=", "minItems": "items >=", "maxItems": "items <="}

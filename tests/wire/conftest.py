@@ -13,9 +13,10 @@ from server_rig import Rig, make_rig
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(default_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Servers under test leave what they learn of step times here, not in the user's cache (which has the model)."""
+    """Servers under test leave what they learn, and the responses they store, here: not with the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
 
 

@@ -36,6 +36,10 @@ class Wire:
             headers[name.lower()] = value.strip()
         return status, headers, self._file.read(int(headers["content-length"]))
 
+    def upgraded(self, request: bytes) -> bool:
+        self.send(request)
+        return self._file.readline().startswith(b"HTTP/1.1 101 ")
+
     def close(self) -> None:
         self._file.close()
         self._socket.close()
@@ -134,6 +138,13 @@ def test_chunked_upgrade_and_websocket(wire: Wire) -> None:
     chunked = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
     wire.send(POST + UPGRADE + chunked)
     assert wire.answer()[0] == 200
-    wire.send(b"GET /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-    status, _, body = wire.answer()
-    assert status == 404 and json.loads(body)["error"]["code"] == "not_found"
+    websocket = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+    keyed = websocket + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    for path, headers, expected in (  # there is a WebSocket on one path only, and only for who asks in its words
+        (b"/v1/nothing", keyed, 404),
+        (b"/health/live", keyed, 200),
+        (b"/v1/responses", websocket, 405),
+    ):
+        wire.send(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
+        assert wire.answer()[0] == expected
+    assert wire.upgraded(b"GET /v1/responses?x=1 HTTP/1.1\r\nHost: x\r\n" + keyed + b"\r\n")

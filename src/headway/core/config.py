@@ -38,6 +38,9 @@ class ServerSettings(Section):
     start_s: float = Field(300.0, gt=0)  # the engine must be ready within this
     journal_mb: int = Field(64, ge=1)  # memory for events of resumable streams, in each API worker
     journal_s: float = Field(300.0, gt=0)  # they are kept for so long after a stream's end
+    store_path: Path | None = None  # of the file with the stored responses; None: in the user's data folder
+    store_days: float = Field(30.0, ge=0)  # they are kept for so long; 0: none is
+    store_mb: int = Field(1024, ge=1)  # of the file; the oldest make room
     stream_buffer: int = Field(4096, ge=16)  # events a slow reader may lag behind before its stream is cancelled
 
 

@@ -19,6 +19,7 @@ from headway.serving.child import ENGINE_DIED, Child
 from headway.serving.frontend import Frontend, load_frontend
 
 READY_POLL_S = 0.02
+PONG_S = 20.0  # a WebSocket's client that does not answer a ping for so long is gone
 CLOSE_S = 3  # what uvicorn gives connections to close after the drain
 
 
@@ -36,7 +37,11 @@ def make_server(frontend: Frontend, settings: Settings, peers: Sequence[int] = (
         create_app(frontend, settings, peers),
         loop="uvloop",
         http=HttpProtocol,
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=settings.server.max_body_bytes,
+        ws_ping_interval=settings.server.keep_alive_s,
+        ws_ping_timeout=PONG_S,
+        ws_per_message_deflate=False,  # of events one by one it costs more than it saves
         lifespan="on",
         access_log=False,
         log_config=None,

@@ -24,6 +24,9 @@ from headway.delivery.http_errors import (
 from headway.delivery.openapi import describe
 from headway.delivery.peers import Peers
 from headway.delivery.recordings import Recordings
+from headway.delivery.responses import Responses
+from headway.delivery.responses_kept import KeptResponses
+from headway.delivery.responses_store import ResponsesStore
 from headway.delivery.routes.admin import admin_router
 from headway.delivery.routes.chat import chat_router
 from headway.delivery.routes.completions import completions_router
@@ -31,6 +34,8 @@ from headway.delivery.routes.generate import generate_router
 from headway.delivery.routes.health import health_router
 from headway.delivery.routes.metrics import metrics_router
 from headway.delivery.routes.models import models_router
+from headway.delivery.routes.responses import responses_router
+from headway.delivery.routes.responses_socket import responses_socket_router
 from headway.delivery.routes.streams import streams_router
 from headway.delivery.routes.tokenize import tokenize_router
 from headway.delivery.streams import Streams
@@ -45,30 +50,39 @@ def create_app(frontend: Frontend, settings: Settings, peers: Sequence[int] = ()
     recordings = Recordings(lambda: frontend.settings, frontend.metrics)
     others = Peers(peers, frontend.worker)
     streams = Streams(recordings, others, settings.server, frontend.metrics)
+    store = ResponsesStore(settings.server)
+    kept = KeptResponses(recordings, others, store, settings.server)
+    responses = Responses(frontend, recordings, kept, settings.server)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         frontend.start()
+        await store.open()
         try:
             yield
         finally:
+            await kept.close()
             recordings.close()
+            await store.close()
             await others.close()
             frontend.close()
 
     app = FastAPI(title="Headway", lifespan=lifespan, redirect_slashes=False)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     app.add_middleware(Arrival, now=frontend.now)
-    guarded = [Depends(make_auth(lambda: frontend.settings))]
+    auth = make_auth(lambda: frontend.settings)
+    guarded = [Depends(auth)]
     for router in (
         chat_router(frontend, settings, streams),
         completions_router(frontend, settings, streams),
+        responses_router(frontend, settings, responses, kept),
         streams_router(streams),
         tokenize_router(frontend, settings),
         generate_router(frontend, settings),
     ):
         app.include_router(router, dependencies=guarded)
     for router in (
+        responses_socket_router(frontend, recordings, responses, auth),
         models_router(frontend),
         health_router(frontend),
         metrics_router(frontend),

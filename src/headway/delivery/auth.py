@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from hashlib import blake2b
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from headway.core.config import KeySettings, Settings
 from headway.core.errors import Unauthorized
@@ -38,7 +38,7 @@ class KeyRing:
         return found
 
 
-def bearer(request: Request) -> bytes:
+def bearer(request: HTTPConnection) -> bytes:
     """The key that comes with a request; empty if none does."""
     header = request.headers.get("authorization", "")
     # Headers come decoded as latin-1, whatever the client had written: to str.strip() the 0xA0 that some letters end
@@ -47,12 +47,12 @@ def bearer(request: Request) -> bytes:
     return given.encode("latin-1")
 
 
-def make_auth(settings: Callable[[], Settings]) -> Callable[[Request], Awaitable[None]]:
+def make_auth(settings: Callable[[], Settings]) -> Callable[[HTTPConnection], Awaitable[None]]:
     """A dependency that notes the request's caller (`caller_of`), or raises Unauthorized where the settings of the
     moment have keys and it carries none of them."""
     ring = KeyRing(settings())
 
-    async def check(request: Request) -> None:
+    async def check(request: HTTPConnection) -> None:
         nonlocal ring
         now = settings()
         if now is not ring.settings:  # they were reloaded

@@ -35,7 +35,11 @@ async def read_bytes(request: Request, limit: int) -> bytes:
 
 async def read_body(request: Request, kind: type[Body], limit: int) -> Body:
     """The body as `kind`. Raises BodyTooLarge, InvalidRequest and ClientDisconnect."""
-    data = await read_bytes(request, limit)
+    return parse_body(await read_bytes(request, limit), kind)
+
+
+def parse_body(data: bytes, kind: type[Body]) -> Body:
+    """JSON as `kind`. Raises InvalidRequest."""
     check_parts(data)
     try:
         # pydantic's own JSON mode: no NaN where a number is bounded, no lone surrogates, depth at most 200.

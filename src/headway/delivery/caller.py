@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from headway.core.lane import LANES, Lane
 
@@ -40,7 +40,7 @@ ANYBODY = Caller(None)  # on a server without keys
 OPERATOR = Caller("")  # with server.api_key
 
 
-def caller_of(request: Request) -> Caller:
+def caller_of(request: HTTPConnection) -> Caller:
     """The caller that `auth` found; only for routes that it guards."""
     caller: Caller = request.scope[CALLER]
     return caller

@@ -1,6 +1,6 @@
 """The one clock of a request: it starts at HTTP arrival and covers queue, prefill and decode (decision 4)."""
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from headway.core.config import PromiseSettings
 from headway.core.errors import InvalidRequest
@@ -11,7 +11,7 @@ from headway.serving.request import Timing
 HEADER = "X-Request-Timeout"  # seconds
 
 
-def timing_of(request: Request, promise: PromiseSettings, timeout: float | None = None) -> Timing:
+def timing_of(request: HTTPConnection, promise: PromiseSettings, timeout: float | None = None) -> Timing:
     """When the request came and by when it must end: the earliest of the body's `timeout`, the header and the server's
     own limit. Raises InvalidRequest for a header that is not a number of seconds."""
     limits = [promise.total_s or None, timeout, _header_seconds(request)]
@@ -20,7 +20,7 @@ def timing_of(request: Request, promise: PromiseSettings, timeout: float | None 
     return Timing(arrival, arrival + min(given) if given else None)
 
 
-def _header_seconds(request: Request) -> float | None:
+def _header_seconds(request: HTTPConnection) -> float | None:
     text = request.headers.get(HEADER)
     if text is None:
         return None

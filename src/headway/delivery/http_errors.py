@@ -57,6 +57,12 @@ class NoSuchStream(InvalidRequest):
     code = "stream_not_found"
 
 
+class NoSuchResponse(InvalidRequest):
+    """No response of this id is stored for this key: unknown, expired, deleted, or somebody else's."""
+
+    code = "response_not_found"
+
+
 class EventsExpired(InvalidRequest):
     """The stream is there, but the events asked for are not kept any more."""
 
@@ -75,6 +81,7 @@ TABLE: dict[type[HeadwayError], tuple[int, str]] = {
     UnknownModel: (404, "invalid_request_error"),
     NoSuchRoute: (404, "invalid_request_error"),
     NoSuchStream: (404, "invalid_request_error"),
+    NoSuchResponse: (404, "invalid_request_error"),
     EventsExpired: (410, "invalid_request_error"),
     Unauthorized: (401, "authentication_error"),
     Overloaded: (429, "rate_limit_error"),

@@ -1,4 +1,5 @@
-"""uvicorn's HTTP/1.1 with what it lacks: a bound on headers, OpenAI's error shape, and deafness to `Upgrade`."""
+"""uvicorn's HTTP/1.1 with what it lacks: a bound on headers, OpenAI's error shape, and deafness to `Upgrade` but where
+there is a WebSocket."""
 
 from collections.abc import Iterable
 
@@ -7,10 +8,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headway.core.errors import HeadwayError
 from headway.delivery.http_errors import HeadTooLarge, MalformedHttp, error_response
+from headway.delivery.websocket import WEBSOCKETS
 
 # Request line, headers, trailers and the framing of chunks. Without a bound a header without end takes all memory,
 # and all time, since it is copied with every piece of it that comes.
 MOST_HEAD = 256 << 10
+TOO_LONG = HeadTooLarge(f"headers and the like have more than {MOST_HEAD} bytes")
 HOP_HEADERS = (b"upgrade", b"http2-settings")
 
 
@@ -27,12 +30,17 @@ class HttpProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(data[upgrade.args[0] :])
+            if self._head > MOST_HEAD:
+                self._refuse(TOO_LONG)
+            elif self._is_websocket():
+                self.handle_websocket_upgrade()
+            else:
+                self._ignore_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(MalformedHttp("this is not a valid HTTP/1.1 request"))
         else:
             if self._head > MOST_HEAD:
-                self._refuse(HeadTooLarge(f"headers and the like have more than {MOST_HEAD} bytes"))
+                self._refuse(TOO_LONG)
 
     def on_message_begin(self) -> None:
         self._head = self._news
@@ -45,6 +53,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _should_upgrade(self) -> bool:
         return True  # has the parent stop at the headers, whatever the protocol
+
+    def _is_websocket(self) -> bool:
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        keyed = any(name == b"sec-websocket-key" for name, _ in self.headers)
+        return keyed and path in WEBSOCKETS and self.scope["method"] == "GET" and self._get_upgrade() == b"websocket"
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Serves a request that asks for another protocol as if it had not, which HTTP allows.

@@ -169,3 +169,9 @@ class ChunkStream:
 
     def failed(self, error: HeadwayError) -> bytes:
         return b"data: " + error_body(error) + b"\n\n" + DONE
+
+    def begin(self) -> bytes:
+        return b""
+
+    def cut_off(self, error: HeadwayError) -> bytes:
+        return self.failed(error)

@@ -12,6 +12,7 @@ from headway.delivery.arrival import RAW_SEND
 from headway.delivery.disconnect import until_disconnect
 from headway.delivery.http_errors import EventsExpired, error_response
 from headway.delivery.keep_alive import KeepAlive
+from headway.delivery.openai_format import WholeFormat
 from headway.delivery.recording import Recording
 from headway.delivery.recordings import Recordings
 from headway.delivery.reply import stream_head
@@ -19,34 +20,64 @@ from headway.delivery.reply import stream_head
 log = logging.getLogger(__name__)
 
 
-class RecordedReply(Response):
+class Reader(Response):
     """One reader of a recording. Its going away ends nothing by itself: `Recordings.leave` decides."""
 
-    def __init__(self, recordings: Recordings, recording: Recording, after: int, settings: ServerSettings) -> None:
+    def __init__(self, recordings: Recordings, recording: Recording) -> None:
         super().__init__()
         self._recordings = recordings
         self._recording = recording
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not await until_disconnect(receive, self._enter(scope, receive, send)):
+            log.debug("a reader of %s went away", scope["path"])
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._recordings.enter(self._recording, task)
+        try:
+            await self._read(scope, receive, send)
+        finally:
+            self._recordings.leave(self._recording, task)
+
+    async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+
+class RecordedWholeReply(Reader):
+    """What a recording has become in the end."""
+
+    def __init__(self, recordings: Recordings, recording: Recording, format: WholeFormat) -> None:
+        super().__init__(recordings, recording)
+        self._format = format
+
+    async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._recording.end()
+        if self._recording.failure is not None:
+            response = error_response(self._recording.failure)
+        else:
+            self._recording.known = True
+            response = Response(self._format.body(), media_type="application/json")
+        await response(scope, receive, send)
+
+
+class RecordedReply(Reader):
+    """The events of a recording after number `after`, and what follows."""
+
+    def __init__(self, recordings: Recordings, recording: Recording, after: int, settings: ServerSettings) -> None:
+        super().__init__(recordings, recording)
         self._after = after
         self._settings = settings
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not await until_disconnect(receive, self._read(scope, receive, send)):
-            log.debug("a reader of %s went away", scope["path"])
-
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
-        task = asyncio.current_task()
-        assert task is not None
         recording = self._recording
-        self._recordings.enter(recording, task)
-        try:
-            with contextlib.suppress(TimeoutError):  # then the headers go without it
-                await asyncio.wait_for(recording.begun.wait(), self._settings.header_wait_s)
-            if recording.refusal is not None:
-                await error_response(recording.refusal)(scope, receive, send)
-            else:
-                await self._stream(scope, send)
-        finally:
-            self._recordings.leave(recording, task)
+        with contextlib.suppress(TimeoutError):  # then the headers go without it
+            await asyncio.wait_for(recording.begun.wait(), self._settings.header_wait_s)
+        if recording.refusal is not None:
+            await error_response(recording.refusal)(scope, receive, send)
+        else:
+            await self._stream(scope, send)
 
     async def _stream(self, scope: Scope, send: Send) -> None:
         recording, after = self._recording, self._after

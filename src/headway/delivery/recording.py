@@ -3,6 +3,8 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from headway.core.errors import HeadwayError, RequestFailed
 from headway.delivery.http_errors import EventsExpired, as_headway_error
@@ -10,6 +12,27 @@ from headway.delivery.merge import Merged
 from headway.delivery.openai_format import StreamFormat
 
 LONGEST_READ = 64 << 10  # bytes handed out at once, so that a reader of much feels its connection's back-pressure
+
+
+class RecordedFormat(StreamFormat, Protocol):
+    """A format that can be recorded: one of its readers may have to be told what concerns nobody else."""
+
+    def begin(self) -> bytes:
+        """The events of a response that waits for its first step; empty: none."""
+        ...
+
+    def cut_off(self, error: HeadwayError) -> bytes:
+        """The last bytes for one reader who cannot go on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How one response is recorded."""
+
+    ids: bool = True  # events carry their number
+    background: bool = False  # it begins at once, and goes on to its end whoever reads it
+    ended: "Callable[[Recording], None]" = lambda recording: None  # called once, when the last event is there
 
 
 class Recording:
@@ -25,8 +48,9 @@ class Recording:
         owner: str,
         digest: bytes,
         events: Merged,
-        format: StreamFormat,
+        format: RecordedFormat,
         grew: "Callable[[Recording], None]",
+        terms: Terms,
     ) -> None:
         """`owner`: of whose key it is; `digest`: of the request, to know it again; `grew` is called after each event
         and at the end."""
@@ -37,9 +61,11 @@ class Recording:
         self.readers: set[asyncio.Task[None]] = set()
         self.begun = asyncio.Event()  # its first step has been planned, or it has failed before
         self.refusal: HeadwayError | None = None  # it failed before it had any event
+        self.failure: HeadwayError | None = None  # it failed, at any time
         self.ended = False
         self.last = 0  # number of the newest event
-        self.known = False  # a reader has got something of it, and with it the id
+        self.known = terms.background  # somebody has got something of it, and with it the id
+        self.terms = terms
         self.media_type = format.media_type
         self.keep_alive = format.keep_alive
         self._source = events
@@ -47,8 +73,14 @@ class Recording:
         self._grew = grew
         self._events: deque[bytes] = deque()
         self._news = asyncio.Event()
+        if terms.background:
+            self._begin()
         self._task = asyncio.create_task(self._record())
         self._task.add_done_callback(self._end)
+
+    def _begin(self) -> None:
+        self._keep(self._format.begin())
+        self.begun.set()
 
     async def _record(self) -> bytes:
         """The last bytes."""
@@ -59,10 +91,10 @@ class Recording:
                     self.begun.set()
             return self._format.end()
         except Exception as error:
-            failure = as_headway_error(error)
+            self.failure = as_headway_error(error)
             if not self.begun.is_set():
-                self.refusal = failure
-            return self._format.failed(failure)
+                self.refusal = self.failure
+            return self._format.failed(self.failure)
 
     def _end(self, task: "asyncio.Task[bytes]") -> None:
         self._source.close()  # a task cancelled before its first line has closed nothing
@@ -70,14 +102,16 @@ class Recording:
         stopped = RequestFailed("the stream was cancelled", code="cancelled")
         self._keep(self._format.failed(stopped) if task.cancelled() else task.result())
         self.begun.set()
+        self.terms.ended(self)
 
     def _keep(self, data: bytes) -> None:
         """Takes what the format made of one event: any number of whole server-sent events."""
         if not data:
             return
+        ids = self.terms.ids
         for event in data.split(b"\n\n")[:-1]:
             self.last += 1
-            framed = b"id: %b-%d\n%b\n\n" % (self.id.encode(), self.last, event)
+            framed = b"id: %b-%d\n%b\n\n" % (self.id.encode(), self.last, event) if ids else event + b"\n\n"
             self._events.append(framed)
             self.size += len(framed)
         self._news.set()
@@ -88,6 +122,11 @@ class Recording:
     def kept(self) -> int:
         """Events that can be read: the newest so many."""
         return len(self._events)
+
+    @property
+    def events(self) -> list[bytes]:
+        """Those."""
+        return list(self._events)
 
     def forget(self, most: int) -> None:
         """Drops the oldest events until at most so many bytes are kept, or one event."""
@@ -123,7 +162,12 @@ class Recording:
 
     def failed(self, error: HeadwayError) -> bytes:
         """The last bytes for one reader who cannot go on."""
-        return self._format.failed(error)
+        return self._format.cut_off(error)
+
+    async def end(self) -> None:
+        """Waits for it."""
+        while not self.ended:
+            await self._news.wait()
 
     def stop(self) -> None:
         """Ends the generations, if they have not ended; the readers get what there is and an error."""

@@ -8,8 +8,7 @@ from headway.core.config import Settings
 from headway.core.errors import Overloaded
 from headway.delivery.http_errors import NoSuchStream
 from headway.delivery.merge import Merged
-from headway.delivery.openai_format import StreamFormat
-from headway.delivery.recording import Recording
+from headway.delivery.recording import RecordedFormat, Recording, Terms
 from headway.observability.metrics import Metrics
 
 LARGEST_SHARE = 8  # of the journal, one response may have so much: 1/8
@@ -28,15 +27,17 @@ class Recordings:
         self._size = 0  # bytes, of all events
         self._counted: dict[str, int] = {}  # of each one's, as far as counted in `_size`
 
-    def open(self, id: str, owner: str, digest: bytes, events: Merged, format: StreamFormat) -> Recording:
+    def open(
+        self, id: str, owner: str, digest: bytes, events: Merged, format: RecordedFormat, terms: Terms | None = None
+    ) -> Recording:
         """Starts to record. Raises Overloaded, and closes `events`, while live streams have the whole journal."""
         if not self._make_room():
             events.close()
             raise Overloaded(
-                "too many resumable streams are live; try again, or without stream_options.resumable",
+                "too many resumable streams are live; try again, or without stream_options.resumable or store",
                 retry_after_s=FULL_RETRY_S,
             )
-        recording = Recording(id, owner, digest, events, format, self._grew)
+        recording = Recording(id, owner, digest, events, format, self._grew, terms or Terms())
         self._kept[id] = recording
         self._counted[id] = 0
         return recording
@@ -64,6 +65,8 @@ class Recordings:
         if recording.ended:
             return
         promise = self._settings().promise
+        if recording.terms.background:
+            return
         if promise.on_stream_drop == "cancel":
             self.remove(recording)
         elif promise.on_stream_drop == "resume":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headway.delivery.caller import Caller
 from headway.delivery.openai_chat import ChatStream, ChatWhole
 from headway.delivery.openai_completions import Choices, CompletionStream, CompletionWhole
-from headway.delivery.openai_format import Head, StreamFormat, WholeFormat
+from headway.delivery.openai_format import Head, WholeFormat
 from headway.delivery.openai_request import (
     chat_requests,
     check_model,
@@ -15,6 +15,7 @@ from headway.delivery.openai_request import (
     completion_requests,
     usage_options,
 )
+from headway.delivery.recording import RecordedFormat
 from headway.delivery.schemas import ChatRequest, CompletionRequest
 from headway.serving.frontend import Frontend
 from headway.serving.generation import Generation
@@ -27,7 +28,7 @@ class Exchange:
 
     id: str
     generations: list[Generation]
-    stream: Callable[[], StreamFormat]
+    stream: Callable[[], RecordedFormat]
     whole: Callable[[], WholeFormat]
 
 
