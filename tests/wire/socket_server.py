@@ -29,10 +29,11 @@ def serving(handler: Handler) -> Iterator[int]:
 
     async def stop() -> None:
         server.close()
-        await asyncio.sleep(0)  # those that were just accepted begin
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        own = {asyncio.current_task()}
+        while others := asyncio.all_tasks() - own:  # connections that were just accepted begin first
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(others, timeout=0.05)
         await asyncio.sleep(0)  # transports close
 
     thread = threading.Thread(target=loop.run_forever, name="socket server")
