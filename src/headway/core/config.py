@@ -141,6 +141,7 @@ class LimitSettings(Section):
     # Of a schema or grammar that output is to follow; these bound the time it takes to compile (docs/structured.md).
     max_grammar_bytes: int = Field(65_536, ge=256)
     max_schema_depth: int = Field(64, ge=4, le=120)  # levels of objects and lists
+    max_grammar_s: float = Field(1.0, gt=0)  # of a processor's time, to compile it
 
 
 class Settings(BaseSettings):

@@ -216,7 +216,7 @@ class LLM:
             raise ids
         sampling = resolve_sampling(request, ids, self._runner.info.context, self._text.vocab_size)
         if request.form is not None:
-            self._forms.check_now(request.form)
+            self._forms.check_now(request.form, self._settings.limits)
         self._serial += 1
         stream = TextStream(Detokenizer(self._text.tokenizer), request.stop, sampling.logprobs is not None)
         running = self._live[self._serial] = _Running(self._serial, ids, stream)

@@ -134,7 +134,7 @@ class Frontend:
         least = sampling.max_tokens if sampling.ignore_eos and not request.stop else sampling.min_tokens
         self._gate.check_possible(request, len(prompt), 1 if request.truncate else least)
         if request.form is not None:
-            await self._forms.check(request.form)
+            await self._forms.check(request.form, self.settings.limits)
         return prompt, sampling
 
     def _with_answer_form(self, request: Request, ids: "array[int]") -> Request:
