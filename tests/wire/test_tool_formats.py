@@ -24,6 +24,7 @@ LLAMA = """{%- for m in messages %}{%- if loop.first and tools %}{{ tools | tojs
 FAMILIES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "qwen2.5": ("Qwen-Qwen2.5-7B-Instruct", (), HERMES),
     "qwen3": ("Qwen-Qwen3-0.6B", (), f"<think>\nHm.\n</think>\n\n{HERMES}"),
+    "special-think": ("Qwen-Qwen3-0.6B", ("<think>", "</think>"), f"<think>\nHm.\n</think>\n\n{HERMES}"),
     "qwq": ("Qwen-QwQ-32B", ("<think>", "</think>"), HERMES),
     "mistral-nemo": (
         "mistralai-Mistral-Nemo-Instruct-2407",

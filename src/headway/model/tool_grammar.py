@@ -27,26 +27,31 @@ class CallGrammar:
         `in_reasoning`: the prompt has opened it. `may_reason`: the prompt leaves it to the model. `or_else`: a rule
         that the answer may follow instead; without functions it must.
         """
-        rules = self._rules() if self.functions else []
+        rules = [f"calls: {self._calls()}", *self._rules()] if self.functions else []
         answer = " | ".join([*(["calls"] if self.functions else []), *([or_else] if or_else else [])])
-        lines = [f"answer: {answer}", *([f"calls: {self._calls()}"] if self.functions else []), *rules]
+        return "\n".join([*self._reasoned(in_reasoning, may_reason), f"answer: {answer}", *rules])
+
+    def free(self, *, in_reasoning: bool, may_reason: bool) -> str:
+        """Any text, but once a call begins it is one of these, and of a strict function by its schema."""
+        style, rules = self.format.calls, self._rules(only_strict=True)
+        marked = self.format.thinking is not None and self.format.thinking[1] in self.format.special
+        lines = self._reasoned(marked and in_reasoning, marked and may_reason)  # as text, reasoning is free anyway
+        if style.bare:  # a brace at the beginning begins a call
+            lines += [f"answer: {self._mark(style.opening)}? object | WORDS", "WORDS: /(\\s*[^{\\s](.|\\n)*)?/"]
+        else:
+            lines += [f"answer: (begin {self._call_after_mark()})* TEXT", *self._until("begin", style.opening)]
+        return "\n".join([*dict.fromkeys([*lines, *rules])])  # TEXT may be defined twice
+
+    # Parts of the grammars.
+
+    def _reasoned(self, in_reasoning: bool, may_reason: bool) -> list[str]:
+        """`start`: an `answer`, behind what reasoning there is."""
         if self.format.thinking is None or not (in_reasoning or may_reason):
-            return "\n".join(["start: answer", *lines])
+            return ["start: answer"]
         opening, closing = self.format.thinking
         thought = 'thought "\\n"{0,2} answer'
         start = thought if in_reasoning else f"{self._mark(opening)} {thought} | answer"
-        return "\n".join([f"start: {start}", *self._until("thought", closing), *lines])
-
-    def free(self) -> str:
-        """Any text, but once a call begins it is one of these, and of a strict function by its schema."""
-        style, rules = self.format.calls, self._rules(only_strict=True)
-        if style.bare:  # a brace at the beginning begins a call
-            start = f"start: {self._mark(style.opening)}? object | TEXT"
-            return "\n".join([start, "TEXT: /(\\s*[^{\\s](.|\\n)*)?/", *rules])
-        start = f"start: (begin {self._call_after_mark()})* TEXT"
-        return "\n".join([start, *self._until("begin", style.opening), *rules])
-
-    # Parts of the grammars.
+        return [f"start: {start}", *self._until("thought", closing)]
 
     def _calls(self) -> str:
         style = self.format.calls
