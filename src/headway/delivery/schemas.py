@@ -73,8 +73,6 @@ User = Annotated[
 class JsonSchema(Schema):
     """A JSON schema and what it is called."""
 
-    model_config = ConfigDict(serialize_by_alias=True)
-
     name: str = Field(max_length=64)
     description: str | None = None
     schema_: Annotated[Any, Field(alias="schema")] = None

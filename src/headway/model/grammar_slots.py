@@ -1,8 +1,5 @@
 """Grammar state of the sequences in a runner's slots, derived from their ids and nothing else."""
 
-import os
-import sys
-import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
@@ -14,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.core.errors import HeadwayError
+from headway.core.priority import yield_to_streams
 from headway.model.grammar import GrammarError, Grammars, reason
 
 # A mask takes about 0.05 ms. One that took so long (of a processor's time) is computed apart from then on, so that it
@@ -61,9 +59,9 @@ class GrammarSlots:
         self._states: dict[int, _State] = {}
         self._masks: NDArray[np.uint32] | None = None
         self._threads = threads
-        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="grammar-compile", initializer=_yield_to_others)
+        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="grammar-compile", initializer=yield_to_streams)
         self._filler = ThreadPoolExecutor(threads, thread_name_prefix="grammar-masks")
-        self._slow_filler = ThreadPoolExecutor(1, thread_name_prefix="grammar-slow", initializer=_yield_to_others)
+        self._slow_filler = ThreadPoolExecutor(1, thread_name_prefix="grammar-slow", initializer=yield_to_streams)
         self._jobs: list[Future[None]] = []
 
     @property
@@ -188,9 +186,3 @@ def _advanced(matcher: llguidance.LLMatcher, output: "array[int]") -> llguidance
     if output and not matcher.consume_tokens(list(output)):
         raise GrammarError(f"what has been emitted does not match the grammar: {reason(matcher)}")
     return matcher
-
-
-def _yield_to_others() -> None:
-    """Linux gives each thread its own niceness; elsewhere it would be the whole process's."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)

@@ -1,9 +1,6 @@
 """Finds out whether a form that a client asks for can be kept, before the engine hears of it."""
 
 import asyncio
-import os
-import sys
-import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +8,7 @@ from dataclasses import dataclass
 
 from headway.core.config import LimitSettings
 from headway.core.errors import HeadwayError, InvalidRequest
+from headway.core.priority import yield_to_streams
 from headway.model.grammar import Grammars
 from headway.model.text import TextModel
 from headway.serving.request import Form
@@ -32,7 +30,7 @@ class FormCheck:
         self._text = text
         self._grammars: Grammars | None = None
         self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="form-check", initializer=_yield_to_streams)
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="form-check", initializer=yield_to_streams)
 
     async def check(self, form: Form, limits: LimitSettings) -> None:
         """Raises InvalidRequest for what cannot be compiled, or takes too long."""
@@ -71,9 +69,3 @@ def _answer(form: Form, verdict: Verdict, limits: LimitSettings) -> None:
         problem = f"too complex: it took {verdict.cpu_s:.1f} s to compile; {limits.max_grammar_s:g} s are allowed"
     if problem is not None:
         raise InvalidRequest(f"{form.param}: {problem}", param=form.param, code="unsupported_grammar")
-
-
-def _yield_to_streams() -> None:
-    """Linux gives each thread its own niceness; elsewhere it would be the whole process's."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
