@@ -237,6 +237,10 @@ def test_compaction(rig: Rig) -> None:
     assert item.type == "compaction"
     going_on: Any = [item.to_dict(), {"role": "user", "content": "Who am I?"}]
     assert rig.openai.responses.create(input=going_on, **EXTRA).output_text
+    told: Any = [{"role": "developer", "content": "Be kind."}, *[{"role": "user", "content": c * 150} for c in "abcd"]]
+    long = rig.openai.responses.compact(model="tiny", input=told)  # more than fits: the oldest turns are left out
+    assert [item.type for item in long.output] == ["message", "compaction"]
+    assert rig.http.post(f"{URL}/compact", json={"input": "x"}).json()["error"]["param"] == "model"
 
 
 def test_truncation(rig: Rig) -> None:

@@ -74,6 +74,15 @@ def test_a_conversation_goes_on(rig: Rig, store: bool) -> None:
         assert store or (last["error"]["code"], last["status"]) == ("previous_response_not_found", 400)
 
 
+def test_what_failed_to_go_on_begins_anew(rig: Rig) -> None:
+    with open_socket(rig) as socket:
+        id = ask(socket, store=False)[-1]["response"]["id"]
+        result = {"type": "function_call_output", "call_id": "none", "output": "x"}
+        for input, code in (([result], "invalid_value"), ("x", "previous_response_not_found")):
+            [error] = ask(socket, store=False, input=input, previous_response_id=id)
+            assert error["error"]["code"] == code
+
+
 def test_lanes_do_not_wait_for_each_other(tmp_path: Path) -> None:
     with make_rig(pace=0.01, server={"store_path": tmp_path / "r.db"}) as rig, open_socket(rig) as socket:
         socket.send(json.dumps({**BODY, "stream_id": "slow", "max_output_tokens": 200}))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.core.errors import InvalidRequest
-from headway.delivery.responses_schema import (
+from headway.delivery.responses_item_schema import (
     CompactionItem,
     FunctionCallItem,
     FunctionCallOutputItem,

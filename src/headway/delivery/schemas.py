@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     FailFast,
     Field,
     WithJsonSchema,

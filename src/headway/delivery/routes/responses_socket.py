@@ -118,8 +118,10 @@ class Conversations:
             pass
 
     async def _respond(self, name: str | None, incoming: Incoming) -> None:
+        previous = None
         try:
             body = parse_body(incoming.data, ResponseCreate)
+            previous = body.previous_response_id
             check_model(body.model, self._model)
             if body.generate is False:
                 sent, items, id, kept = await self._responses.warm(incoming.request, body, self._recent)
@@ -132,6 +134,8 @@ class Conversations:
         except WebSocketDisconnect:
             raise
         except Exception as error:
+            if previous is not None:  # as OpenAI has it: what failed to go on has to begin anew
+                self._recent.pop(previous, None)
             await self._refuse(as_headway_error(error), name)
             return
         try:
