@@ -84,8 +84,11 @@ OnTimeout = Annotated[
         "finish_reason length, if it has at least one token."
     ),
 ]
+# What names something; nobody needs more, and what is bounded fills no memory. Those of metadata are OpenAI's bounds.
+Label = Annotated[str, Field(max_length=512)]
+Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=16)]
 User = Annotated[
-    str | None,
+    Annotated[str, Field(max_length=4096)] | None,
     Field(description="On a server without API keys: the tenant, who shares fairly with others. Else without effect."),
 ]
 
@@ -157,11 +160,11 @@ class Common(Schema):
     service_tier: ServiceTier = None
     user: User = None
     # Accepted without effect.
-    metadata: dict[str, str] | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, str] | None = None
-    prompt_cache_retention: str | None = None
+    metadata: Metadata | None = None
+    safety_identifier: Label | None = None
+    prompt_cache_key: Label | None = None
+    prompt_cache_options: Metadata | None = None
+    prompt_cache_retention: Label | None = None
     store: RefusedFlag = None
     n: int | None = Field(None, ge=1, le=MOST, description="Answers to one prompt, which is computed once.")
     return_token_ids: bool | None = Field(
@@ -207,7 +210,7 @@ class Message(Schema):
         AfterValidator(lambda value: _check_content(value)),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": TextPart.model_json_schema()}]}),
     ] = None
-    name: str | None = None
+    name: Label | None = None
     refusal: Refused = None
     audio: Refused = None
     function_call: Refused = None
