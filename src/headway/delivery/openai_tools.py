@@ -27,7 +27,9 @@ def toolset(body: ChatRequest, limits: LimitSettings) -> Toolset | None:
     for index, tool in enumerate(body.tools):
         spec = tool.model_dump(exclude_none=True, exclude={"function": {"strict"}})  # which is none of the model's
         spec["function"].setdefault("parameters", _NO_PARAMETERS)
-        size += _size_of(spec, limits.max_tool_bytes, f"tools.{index}.function.parameters")
+        here = f"tools.{index}.function.parameters"
+        _check_depth(tool.function.parameters, limits.max_schema_depth, here)
+        size += _size_of(spec, limits.max_tool_bytes, here)
         specs.append(spec)
     _check_tools(body.tools)
     if choice == "none":
@@ -41,6 +43,7 @@ def toolset(body: ChatRequest, limits: LimitSettings) -> Toolset | None:
 def template_variables(body: ChatRequest, limits: LimitSettings) -> Mapping[str, Any]:
     """Raises InvalidRequest."""
     variables = body.chat_template_kwargs or {}
+    _check_depth(variables, limits.max_schema_depth, "chat_template_kwargs")
     _size_of(variables, limits.max_template_bytes, "chat_template_kwargs")
     return variables
 
@@ -128,6 +131,17 @@ def _known(tool: NamedTool, names: frozenset[str]) -> str:
     if name not in names:
         raise InvalidRequest(f"tool_choice: there is no tool {name!r} in tools", param="tool_choice")
     return name
+
+
+def _check_depth(value: Any, most: int, param: str) -> None:
+    """Raises InvalidRequest past so many levels of objects and lists."""
+    todo = [(value, 1)]
+    while todo:
+        part, depth = todo.pop()
+        if isinstance(part, dict | list):
+            if depth > most:
+                raise InvalidRequest(f"{param}: nested deeper than {most} levels", param=param)
+            todo += [(inner, depth + 1) for inner in (part.values() if isinstance(part, dict) else part)]
 
 
 def _size_of(value: Any, most: int, param: str) -> int:

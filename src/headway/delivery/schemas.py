@@ -63,8 +63,11 @@ OnTimeout = Annotated[
         "finish_reason length, if it has at least one token."
     ),
 ]
+# What names something; nobody needs more, and what is bounded fills no memory. Those of metadata are OpenAI's bounds.
+Label = Annotated[str, Field(max_length=512)]
+Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=16)]
 User = Annotated[
-    str | None,
+    Annotated[str, Field(max_length=4096)] | None,
     Field(description="On a server without API keys: the tenant, who shares fairly with others. Else without effect."),
 ]
 
@@ -134,11 +137,11 @@ class Common(Schema):
     service_tier: ServiceTier = None
     user: User = None
     # Accepted without effect.
-    metadata: dict[str, str] | None = NO_EFFECT
-    safety_identifier: str | None = NO_EFFECT
-    prompt_cache_key: str | None = NO_EFFECT
-    prompt_cache_options: dict[str, str] | None = NO_EFFECT
-    prompt_cache_retention: str | None = NO_EFFECT
+    metadata: Metadata | None = NO_EFFECT
+    safety_identifier: Label | None = NO_EFFECT
+    prompt_cache_key: Label | None = NO_EFFECT
+    prompt_cache_options: Metadata | None = NO_EFFECT
+    prompt_cache_retention: Label | None = NO_EFFECT
     store: RefusedFlag = None
     n: int | None = Field(None, ge=1, le=MOST, description="Answers to one prompt, which is computed once.")
     return_token_ids: bool | None = Field(
@@ -168,7 +171,7 @@ class Message(Schema):
         AfterValidator(lambda value: _check_content(value)),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": TextPart.model_json_schema()}]}),
     ] = None
-    name: str | None = None  # for templates that show it
+    name: Label | None = None  # for templates that show it
     refusal: Refused = None
     audio: Refused = None
     function_call: Refused = None
