@@ -6,6 +6,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from msgspec import structs
 from rig import EPOCH, Rig, make_request, make_settings
 
 from headway.core.config import LaneSettings, PromiseSettings, QueueSettings, TuningSettings
@@ -58,19 +59,32 @@ class EngineMachine(RuleBasedStateMachine):
         tenant=st.sampled_from(["", "a", "b"]),
         weight=st.sampled_from([1.0, 1.0, 7.0]),
         truncate=st.booleans(),
+        followers=st.sampled_from([0, 0, 0, 1, 4]),
+        stray=st.booleans(),
     )
     def submit(
-        self, stem: int, tail: list[int], max_tokens: int, patience: float | None, lag: float, **fields: Any
+        self,
+        stem: int,
+        tail: list[int],
+        max_tokens: int,
+        patience: float | None,
+        lag: float,
+        followers: int,
+        stray: bool,
+        **fields: Any,
     ) -> int:
         self.serial += 1
         now = self.rig.clock.now()
         deadline = None if patience is None else now + patience
         prompt = STEM[:stem] + tail
-        request = make_request(
-            self.serial, prompt, arrival=now - lag, deadline=deadline, max_tokens=max_tokens, **fields
-        )
+        leader = self.serial
+        request = make_request(leader, prompt, arrival=now - lag, deadline=deadline, max_tokens=max_tokens, **fields)
         self.rig.submit(request)
-        return self.serial
+        for _ in range(followers):  # not all of them really have its prompt
+            self.serial += 1
+            replaced = {"id": self.serial, "leader": leader, "prompt": request.prompt[: -4 if stray else None]}
+            self.rig.submit(structs.replace(request, **replaced))
+        return leader
 
     @rule(request=consumes(requests))
     def cancel(self, request: int) -> None:

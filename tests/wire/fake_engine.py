@@ -6,12 +6,18 @@ from server_rig import make_runner, make_text
 
 from headway.core.config import Settings
 from headway.core.runner import Runner
+from headway.model.grammar import Grammars
 from headway.serving.engine_process import main
 
 
 def load(settings: Settings) -> Runner:
     pace = float(os.environ.get("HEADWAY_TEST_STEP_S", "0"))
-    return make_runner(make_text().vocab_size, step_s=lambda batch: pace)
+    text = make_text()
+
+    def grammars() -> Grammars:
+        return Grammars(text.tokenizer, text.vocab_size, text.end_ids)
+
+    return make_runner(text.vocab_size, step_s=lambda batch: pace, grammars=grammars)
 
 
 if __name__ == "__main__":

@@ -62,9 +62,10 @@ def test_the_openai_client_chooses_a_lane_and_reads_it(sent: list[EngineRequest]
 def test_a_keys_lane_is_its_ceiling_and_the_response_says_so(key: dict[str, Any], sent: list[EngineRequest]) -> None:
     own = key.get("lane", "default")
     with make_rig(keys=KEYS) as rig, client(rig, key["key"]) as openai:
-        for asked in ("priority", "default", "flex", "auto"):
+        for said in ("priority", "fast", "default", "flex", "auto"):
+            asked = "priority" if said == "fast" else said
             got = own if asked == "auto" or LANES[asked] < LANES[own] else asked
-            assert tiers(openai, service_tier=asked, user="somebody") == {got}
+            assert tiers(openai, service_tier=said, user="somebody") == {got}
             assert {(r.lane, r.tenant, r.weight) for r in sent[-2:]} == {
                 (LANES[got], key["tenant"], key.get("weight", 1.0))
             }
@@ -76,7 +77,7 @@ def test_completions_and_generate_have_lanes_too(sent: list[EngineRequest]) -> N
         for stream in (False, True):
             answer = rig.http.post(TEXT, json={**body, "stream": stream})
             assert answer.status_code == 200
-            assert "service_tier" not in answer.text  # as OpenAI's have none
+            assert '"service_tier":"flex"' in answer.text
             assert {(r.lane, r.tenant, r.weight, r.truncate) for r in sent[-2:]} == {(Lane.FLEX, "ann", 1.0, True)}
         assert rig.http.get(GENERATE, params={**body, "prompt": "x"}).status_code == 200
         assert (sent[-1].lane, sent[-1].tenant, sent[-1].truncate) == (Lane.FLEX, "ann", True)
@@ -84,7 +85,7 @@ def test_completions_and_generate_have_lanes_too(sent: list[EngineRequest]) -> N
         assert (sent[-1].lane, sent[-1].tenant, sent[-1].truncate) == (Lane.DEFAULT, "", False)
 
 
-@pytest.mark.parametrize("tier", ["scale", "fast", "Flex", "", 1, ["flex"]])
+@pytest.mark.parametrize("tier", ["scale", "Flex", "", 1, ["flex"]])
 def test_other_tiers_are_refused_with_those_there_are(tier: Any, rig: Rig) -> None:
     asked = {"max_tokens": 1, "service_tier": tier}
     answers = [
@@ -166,4 +167,4 @@ def test_the_schema_tells_of_them(rig: Rig) -> None:
         fields = document["components"]["schemas"][name]["properties"]
         assert "finish_reason length" in fields["on_timeout"]["description"]
         assert "flex" in fields["service_tier"]["description"]
-        assert fields["service_tier"]["anyOf"][0]["enum"] == ["auto", "default", "flex", "priority"]
+        assert fields["service_tier"]["anyOf"][0]["enum"] == ["auto", "default", "flex", "priority", "fast"]

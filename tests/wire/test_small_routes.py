@@ -43,6 +43,22 @@ def test_generate(rig: Rig) -> None:
         assert response.status_code == 400 and response.json()["error"]["type"] == "invalid_request_error"
 
 
+def test_the_examples_of_the_document_are_served() -> None:
+    with make_rig(runner={"context": 4096, "blocks": 1024}) as rig:
+        served = 0
+        for path, methods in rig.http.get("/openapi.json").json()["paths"].items():
+            for method, route in methods.items():
+                content = route.get("requestBody", {}).get("content", {}).get("application/json", {})
+                for name, example in content.get("examples", {}).items():
+                    body = example["value"]
+                    if path.endswith("completions"):
+                        body = {"max_tokens": 200, **body}
+                    answer = rig.http.request(method, path, json=body)
+                    assert answer.status_code == 200, (path, name, answer.text)
+                    served += 1
+        assert served >= 10
+
+
 def test_root_and_openapi(rig: Rig) -> None:
     assert "/v1/chat/completions" in rig.http.get("/").json()["endpoints"]
     schemas = rig.http.get("/openapi.json").json()["components"]["schemas"]

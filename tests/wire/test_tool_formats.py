@@ -1,10 +1,12 @@
 """A call there and its result back in every family's format, through the chat templates of real models."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openai import BadRequestError
 from server_rig import Rig, make_rig
 from test_tools_wire import TOOLS, streamed, user, whole
 
@@ -22,6 +24,7 @@ LLAMA = """{%- for m in messages %}{%- if loop.first and tools %}{{ tools | tojs
 FAMILIES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "qwen2.5": ("Qwen-Qwen2.5-7B-Instruct", (), HERMES),
     "qwen3": ("Qwen-Qwen3-0.6B", (), f"<think>\nHm.\n</think>\n\n{HERMES}"),
+    "special-think": ("Qwen-Qwen3-0.6B", ("<think>", "</think>"), f"<think>\nHm.\n</think>\n\n{HERMES}"),
     "qwq": ("Qwen-QwQ-32B", ("<think>", "</think>"), HERMES),
     "mistral-nemo": (
         "mistralai-Mistral-Nemo-Instruct-2407",
@@ -45,7 +48,7 @@ def family_rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     template = (TEMPLATES / f"{name}.jinja").read_text() if name else LLAMA
 
     def answers(prompt: str) -> str:
-        return "It is sunny there." if "SUN" in prompt else call
+        return '{"ok": true}' if "DATA" in prompt else "It is sunny there." if "SUN" in prompt else call
 
     size = {"context": 8192, "blocks": 1024}
     with make_rig(answers=answers, template=template, extra_specials=specials, runner=size) as rig:
@@ -77,3 +80,18 @@ def test_calls_that_nobody_asked_for(family_rig: Rig) -> None:
     """They are content."""
     message = whole(family_rig, "weather?").message
     assert message.tool_calls is None and ARGUMENTS in message.content
+
+
+def test_tools_beside_a_response_format(family_rig: Rig) -> None:
+    """The answer is either; where a call could not be told from JSON, the request is refused."""
+    form: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": {"ok": True}}}}
+    if family_rig.text.answer_format.calls.bare:
+        with pytest.raises(BadRequestError) as caught:
+            whole(family_rig, "weather?", tools=TOOLS, response_format=form)
+        assert caught.value.param is not None and caught.value.param.startswith("response_format")
+        return
+    call = whole(family_rig, "weather?", tools=TOOLS, response_format=form, parallel_tool_calls=False).message
+    assert call.tool_calls[0].function.arguments == ARGUMENTS
+    for choice in ("auto", "none"):
+        said = whole(family_rig, "as DATA?", tools=TOOLS, tool_choice=choice, response_format=form).message
+        assert (said.tool_calls, json.loads(said.content)) == (None, {"ok": True})

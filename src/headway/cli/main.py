@@ -4,12 +4,16 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headway.core.config import WORKLOADS, Settings, load_settings, problems
 from headway.core.errors import HeadwayError
+
+if TYPE_CHECKING:
+    from headway.cli.local_talker import LocalTalker
+    from headway.cli.remote_talker import RemoteTalker
 
 app = typer.Typer(
     name="headway",
@@ -34,6 +38,11 @@ Workload = Annotated[
 MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longest answer, in tokens.")]
 Temperature = Annotated[float, typer.Option("--temperature", help="0 always takes the most likely token.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Same seed, same answer. Default: random.")]
+TalkModel = Annotated[str | None, typer.Option("--model", "-m", help="As for serve; of --server: a name it lists.")]
+Server = Annotated[
+    str | None, typer.Option("--server", metavar="URL", help="Any OpenAI-compatible server, instead of an engine here.")
+]
+ApiKey = Annotated[str | None, typer.Option(envvar="HEADWAY_API_KEY", help="Key to send to --server.")]
 
 
 @app.command()
@@ -80,34 +89,40 @@ def serve(
 @app.command()
 def run(
     prompt: Annotated[str, typer.Argument(help="What to ask. - reads it from standard input.")],
-    model: ModelOption = None,
+    model: TalkModel = None,
     config: Config = None,
+    server: Server = None,
+    api_key: ApiKey = None,
     max_tokens: MaxTokens = 1024,
     temperature: Temperature = 0.0,
     seed: Seed = None,
 ) -> None:
-    """Answer one prompt on the terminal, with the engine in this process."""
-    from headway.cli.talk import answer, open_llm
+    """Answer one prompt on the terminal, with the engine in this process or with a server."""
+    from headway.cli.talk import answer
 
     text = sys.stdin.read() if prompt == "-" else prompt
-    with open_llm(_settings(config, {"model": model})) as llm:
-        answer(llm, [{"role": "user", "content": text}], _params(max_tokens, temperature, seed))
+    params = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+    with _open_talker(server, api_key, model, config, params) as talker:
+        answer(talker, [{"role": "user", "content": text}])
 
 
 @app.command()
 def chat(
-    model: ModelOption = None,
+    model: TalkModel = None,
     config: Config = None,
+    server: Server = None,
+    api_key: ApiKey = None,
     system: Annotated[str | None, typer.Option("--system", help="A system message to begin with.")] = None,
     max_tokens: MaxTokens = 1024,
     temperature: Temperature = 0.7,
     seed: Seed = None,
 ) -> None:
-    """Talk to the model. Ctrl-C stops the answer, Ctrl-D or /exit ends, /new begins anew."""
-    from headway.cli.talk import converse, open_llm
+    """Talk to a model. Ctrl-C stops the answer, Ctrl-D or /exit ends, /new begins anew."""
+    from headway.cli.talk import converse
 
-    with open_llm(_settings(config, {"model": model})) as llm:
-        converse(llm, system, _params(max_tokens, temperature, seed))
+    params = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+    with _open_talker(server, api_key, model, config, params) as talker:
+        converse(talker, system)
 
 
 @app.command()
@@ -260,10 +275,20 @@ def _fetch(model: str | None) -> Path:
     return resolve(model)
 
 
-def _params(max_tokens: int, temperature: float, seed: int | None) -> Any:
-    from headway.offline.llm import Params
+def _open_talker(
+    server: str | None, api_key: str | None, model: str | None, config: Path | None, params: dict[str, Any]
+) -> "LocalTalker | RemoteTalker":
+    if server is None:
+        from headway.cli.local_talker import LocalTalker
+        from headway.offline.llm import Params
 
-    return Params(max_tokens=max_tokens, temperature=temperature, seed=seed)
+        return LocalTalker(_settings(config, {"model": model}), Params(**params))
+    if config is not None:
+        _complain("--config is for an engine in this process; --server has its own")
+        raise typer.Exit(2)
+    from headway.cli.remote_talker import RemoteTalker
+
+    return RemoteTalker(server, api_key, model, params)
 
 
 def _progress(line: str) -> None:

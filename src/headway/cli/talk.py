@@ -1,38 +1,43 @@
 """Answers on the terminal: one, or a conversation."""
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Generator
+from contextlib import closing
+from typing import Protocol
 
-from headway.core.config import Settings
 from headway.core.errors import HeadwayError, InvalidRequest
-from headway.offline.llm import LLM, Params
+
+Messages = list[dict[str, str]]
 
 
-def open_llm(settings: Settings) -> LLM:
-    """One sequence at a time needs no more runner state than that."""
-    engine = settings.engine.model_copy(update={"max_sequences": 1})
-    return LLM(settings=settings.model_copy(update={"engine": engine}))
+class Talker(Protocol):
+    """Whoever answers. Closing the generator stops the answer; Ctrl-C comes out of it as KeyboardInterrupt, where that
+    does no harm."""
+
+    def stream(self, messages: Messages) -> Generator[str, None, None]: ...
 
 
-def answer(llm: LLM, messages: list[dict[str, str]], params: Params) -> tuple[str, bool]:
-    """Streams the answer to stdout; its text, and whether Ctrl-C cut it short."""
+def answer(talker: Talker, messages: Messages) -> str:
+    """Streams the answer to stdout until it ends or Ctrl-C cuts it short; its text."""
     text = ""
-    with _interrupts() as stopped:
-        for piece in llm.stream(messages, params):
-            text += piece
-            print(piece, end="", flush=True)
-            if stopped:
-                break
+    try:
+        with closing(talker.stream(messages)) as pieces:
+            for piece in pieces:
+                text += piece
+                print(piece, end="", flush=True)
+    except KeyboardInterrupt:
+        pass
+    except HeadwayError:
+        if text:
+            print()  # what is said about it begins a line
+        raise
     print()
-    return text, bool(stopped)
+    return text
 
 
-def converse(llm: LLM, system: str | None, params: Params) -> None:
+def converse(talker: Talker, system: str | None) -> None:
     """Until the end of input. An answer that was cut short stays in the conversation as far as it got."""
-    opening = [{"role": "system", "content": system}] if system else []
+    opening: Messages = [{"role": "system", "content": system}] if system else []
     messages = list(opening)
     print("Ask away. Ctrl-C stops an answer, /new begins anew, /exit or Ctrl-D ends.", file=sys.stderr)
     while (line := _ask()) is not None:
@@ -45,7 +50,7 @@ def converse(llm: LLM, system: str | None, params: Params) -> None:
             continue
         messages.append({"role": "user", "content": line})
         try:
-            text, _ = answer(llm, messages, params)
+            text = answer(talker, messages)
         except InvalidRequest as error:
             print(f"headway: {error.message} (/new begins anew)", file=sys.stderr)
             messages.pop()
@@ -66,18 +71,3 @@ def _ask() -> str | None:
             return None
         except KeyboardInterrupt:
             print()
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """A list that is empty until Ctrl-C; a step is never interrupted in its middle."""
-    caught: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        caught.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield caught
-    finally:
-        signal.signal(signal.SIGINT, before)

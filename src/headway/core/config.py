@@ -143,12 +143,14 @@ class LimitSettings(Section):
     max_logprobs: int = Field(20, ge=0)
     max_bias_entries: int = Field(1024, ge=0)
     max_prompts: int = Field(64, ge=1)  # prompts in one completions request
+    max_choices: int = Field(128, ge=1)  # answers that one request may have made: prompts times n or best_of
     max_tools: int = Field(128, ge=0)
     max_tool_bytes: int = Field(65_536, ge=1)  # of one tool: name, description and schema as JSON
     max_template_bytes: int = Field(16_384, ge=2)  # of chat_template_kwargs as JSON
     # Of a schema or grammar that output is to follow; these bound the time it takes to compile (docs/structured.md).
     max_grammar_bytes: int = Field(65_536, ge=256)
     max_schema_depth: int = Field(64, ge=4, le=120)  # levels of objects and lists
+    max_grammar_s: float = Field(1.0, gt=0)  # of a processor's time, to compile it
 
 
 class Settings(BaseSettings):

@@ -35,6 +35,7 @@ class EngineRequest(msgspec.Struct, frozen=True, array_like=True, kw_only=True, 
     tenant: str = ""  # who shares with whom within the lane
     weight: float = 1.0  # the tenant's share relative to others
     booked: bool = False  # it was refused before and has come when it was told to
+    leader: int | None = None  # a request with the same prompt, sent before, whose computed prompt is this one's too
     salt: bytes = b""  # tenant salt of the prefix cache, derived on the server
 
 

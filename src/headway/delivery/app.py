@@ -36,6 +36,7 @@ from headway.delivery.routes.metrics import metrics_router
 from headway.delivery.routes.models import models_router
 from headway.delivery.routes.responses import responses_router
 from headway.delivery.routes.responses_socket import responses_socket_router
+from headway.delivery.routes.stream_socket import stream_socket_router
 from headway.delivery.routes.streams import streams_router
 from headway.delivery.routes.tokenize import tokenize_router
 from headway.delivery.streams import Streams
@@ -83,6 +84,7 @@ def create_app(frontend: Frontend, settings: Settings, peers: Sequence[int] = ()
         app.include_router(router, dependencies=guarded)
     for router in (
         responses_socket_router(frontend, recordings, responses, auth),
+        stream_socket_router(frontend, recordings, streams, auth),
         models_router(frontend),
         health_router(frontend),
         metrics_router(frontend),

@@ -25,7 +25,7 @@ class Caller:
         """The lane of a request with this `service_tier`."""
         if tier is None or tier == "auto":
             return self.lane
-        return max(LANES[tier], self.ceiling)  # of two lanes the greater is the lower
+        return max(LANES["priority" if tier == "fast" else tier], self.ceiling)  # of two lanes the greater is the lower
 
     def tenant_for(self, user: str | None) -> str:
         """The tenant of a request with this `user`."""

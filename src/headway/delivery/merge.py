@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from headway.delivery.coalesce import Coalescer
 from headway.serving.generation import Generation
 from headway.serving.text_events import TextEvent
 
@@ -14,8 +15,10 @@ LOOKAHEAD = 64  # events read ahead of a slow reader; behind that, each generati
 class Merged:
     """The generations of one response. Use with `async with`: leaving ends them all; one failure fails the response."""
 
-    def __init__(self, generations: Sequence[Generation]) -> None:
+    def __init__(self, generations: Sequence[Generation], coalesce_s: float = 0.0) -> None:
+        """`coalesce_s`: what a choice gets within so long may come as one event."""
         self._generations = generations
+        self._coalescer = Coalescer(self._read, coalesce_s) if coalesce_s else None
         self._queue: asyncio.Queue[tuple[int, TextEvent] | Exception | None] = asyncio.Queue(LOOKAHEAD)
         self._pumps: list[asyncio.Task[None]] = []
         self._open = len(generations)
@@ -33,6 +36,8 @@ class Merged:
         self.close()
 
     def close(self) -> None:
+        if self._coalescer is not None:
+            self._coalescer.close()
         for pump in self._pumps:
             pump.cancel()
         for generation in self._generations:
@@ -40,7 +45,8 @@ class Merged:
 
     async def _start(self) -> None:
         # One that cannot be served fails the response before any has begun.
-        await asyncio.gather(*[generation.prepare() for generation in self._generations])
+        await asyncio.gather(*[g.prepare() for g in self._generations if g.leader is None])
+        await asyncio.gather(*[g.prepare() for g in self._generations if g.leader is not None])
         self._pumps = [asyncio.create_task(self._pump(i, g)) for i, g in enumerate(self._generations)]
 
     async def _pump(self, index: int, generation: Generation) -> None:
@@ -55,6 +61,9 @@ class Merged:
         return self
 
     async def __anext__(self) -> tuple[int, TextEvent]:
+        return await (self._coalescer.next() if self._coalescer else self._read())
+
+    async def _read(self) -> tuple[int, TextEvent]:
         if len(self._generations) == 1:  # no task, no queue
             return 0, await self._generations[0].__anext__()
         if not self._pumps:

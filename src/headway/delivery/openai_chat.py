@@ -23,18 +23,28 @@ LEAST_LOGPROB = -9999.0  # OpenAI's stand-in for minus infinity, which JSON does
 class ChatStream(ChunkStream):
     """The role comes in the chunk of the first text; finish_reason is null until each choice's one final chunk."""
 
-    def __init__(self, head: Head, choices: int, usage: UsageOptions, token_bytes: TokenBytes) -> None:
-        super().__init__(head, choices, usage)
+    def __init__(
+        self, head: Head, choices: int, usage: UsageOptions, token_bytes: TokenBytes, token_ids: bool = False
+    ) -> None:
+        super().__init__(head, choices, usage, token_ids)
         self._spoken = [False] * choices
         self._token_bytes = token_bytes
+        self._prompt_shown = False
+        self._plain = not usage.continuous and not token_ids
         # The common chunk: text of somebody who has spoken, without logprobs or usage.
         self._heads = [b'%b%d,"delta":{"content":' % (self._open, index) for index in range(choices)]
         self._tail = b'},"logprobs":null,"finish_reason":null}]' + self._close
 
     def event(self, index: int, event: TextEvent) -> bytes:
-        if type(event) is Delta and event.logprobs is None and self._spoken[index] and not self._usage.continuous:
+        if type(event) is Delta and event.logprobs is None and self._spoken[index] and self._plain:
             return self._heads[index] + encode(event.text) + self._tail
-        return super().event(index, event)
+        data = super().event(index, event)
+        if data and self._prompts:  # one prompt for all choices: a field of the chunk, as vLLM has it
+            if not self._prompt_shown:
+                data = data[:-3] + self._prompt_ids(next(iter(self._prompts))) + data[-3:]
+                self._prompt_shown = True
+            self._prompts.clear()
+        return data
 
     def _choice_text(self, index: int, delta: Delta) -> bytes:
         fields: dict[str, Any] = {}
@@ -54,7 +64,7 @@ class ChatStream(ChunkStream):
 
 
 class ChatWhole:
-    def __init__(self, head: Head, choices: int, token_bytes: TokenBytes) -> None:
+    def __init__(self, head: Head, choices: int, token_bytes: TokenBytes, token_ids: bool = False) -> None:
         self._head = head
         self._totals = Totals(choices)
         self._token_bytes = token_bytes
@@ -62,10 +72,14 @@ class ChatWhole:
         self._parts: list[list[Part]] = [[] for _ in range(choices)]
         self._logprobs: list[list[dict[str, Any]] | None] = [None] * choices
         self._finish: list[str | None] = [None] * choices
+        self._ids: list[list[int]] | None = [[] for _ in range(choices)] if token_ids else None
+        self._prompt: list[int] = []
 
     def add(self, index: int, event: TextEvent) -> None:
         if isinstance(event, Delta):
             self._texts[index].append(event.text)
+            if self._ids is not None:
+                self._ids[index] += event.token_ids
             if isinstance(event, AnswerDelta):
                 self._parts[index] += event.parts
             if event.logprobs is not None:
@@ -77,9 +91,10 @@ class ChatWhole:
             self._finish[index] = event.finish_reason
         elif isinstance(event, Started):
             self._totals.started(index, event)
+            self._prompt = event.prompt.tolist() if self._ids is not None else []
 
     def body(self) -> bytes:
-        choices = [
+        choices: list[dict[str, Any]] = [
             {
                 "index": index,
                 "message": whole_message("".join(texts), parts),
@@ -90,7 +105,12 @@ class ChatWhole:
                 zip(self._texts, self._parts, self._logprobs, self._finish, strict=True)
             )
         ]
-        return encode({**self._head.fields(), "choices": choices, "usage": self._totals.fields()})
+        body = {**self._head.fields(), "choices": choices, "usage": self._totals.fields()}
+        if self._ids is not None:
+            body["prompt_token_ids"] = self._prompt
+            for choice, ids in zip(choices, self._ids, strict=True):
+                choice["token_ids"] = ids
+        return encode(body)
 
 
 def answer_fields(delta: AnswerDelta) -> dict[str, Any]:

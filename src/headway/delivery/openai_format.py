@@ -1,6 +1,7 @@
 """What OpenAI's two response formats have in common: ids, usage, and JSON that is built once per chunk."""
 
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -117,8 +118,11 @@ class ChunkStream:
     media_type = "text/event-stream"
     keep_alive = b": keep-alive\n\n"
 
-    def __init__(self, head: Head, choices: int, usage: UsageOptions) -> None:
+    def __init__(self, head: Head, choices: int, usage: UsageOptions, token_ids: bool) -> None:
+        """`token_ids`: each chunk shows those of its text, and the first one those of the prompt."""
         self._usage = usage
+        self._token_ids = token_ids
+        self._prompts: dict[int, array[int]] = {}  # of choices that have not shown it
         self._totals = Totals(choices)
         self._base = encode(head.fields())[:-1]  # without the closing brace
         self._open = b"data: " + self._base + b',"choices":[{"index":'
@@ -128,6 +132,11 @@ class ChunkStream:
         """The JSON of a choice from after its index on, for new text."""
         raise NotImplementedError
 
+    def _prompt_ids(self, index: int) -> bytes:
+        """A field with the ids of the choice's prompt, once."""
+        prompt = self._prompts.pop(index, None)
+        return b"" if prompt is None else b',"prompt_token_ids":' + encode(prompt.tolist())
+
     def _choice_end(self, index: int, done: Done) -> bytes:
         """The same for its one final chunk."""
         raise NotImplementedError
@@ -135,6 +144,8 @@ class ChunkStream:
     def event(self, index: int, event: TextEvent) -> bytes:
         if isinstance(event, Delta):
             choice = self._choice_text(index, event)
+            if self._token_ids:
+                choice += b',"token_ids":' + encode(event.token_ids)
             if self._usage.continuous:
                 self._totals.delta(index, event)
         elif isinstance(event, Done):
@@ -142,6 +153,8 @@ class ChunkStream:
             choice = self._choice_end(index, event)
         else:
             self._totals.started(index, event)
+            if self._token_ids:
+                self._prompts[index] = event.prompt
             return b""
         close = self._close
         if self._usage.continuous:

@@ -1,7 +1,9 @@
 """From OpenAI's request bodies to serving's Requests. Pure; every cap is checked here, before anything is allocated."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import structs
 
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest, UnknownModel
@@ -30,8 +32,8 @@ def check_model(asked: str | None, served: str) -> None:
         raise UnknownModel(f"the model {asked[:200]!r} is not served here; {served!r} is", param="model")
 
 
-def chat_request(body: ChatRequest, limits: LimitSettings, timing: Timing, caller: Caller) -> Request:
-    """Raises InvalidRequest."""
+def chat_requests(body: ChatRequest, limits: LimitSettings, timing: Timing, caller: Caller) -> list[Request]:
+    """One request per choice, all with one prompt. Raises InvalidRequest."""
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
     if body.max_tokens is not None and body.max_completion_tokens not in (None, body.max_tokens):
@@ -45,19 +47,44 @@ def chat_request(body: ChatRequest, limits: LimitSettings, timing: Timing, calle
         variables=template_variables(body, limits),
         effort=body.reasoning_effort,
     )
+    _cap(body.n, limits.max_choices, "n")
     form = chat_form(body, limits)
-    return _request(body, prompt, max_tokens, logprobs, limits, timing, caller, form)
+    request = _request(body, prompt, max_tokens, logprobs, limits, timing, caller, form)
+    return _choices(request, body.n or 1)
 
 
 def completion_requests(
     body: CompletionRequest, limits: LimitSettings, timing: Timing, caller: Caller
 ) -> list[Request]:
-    """One request per prompt. Raises InvalidRequest."""
+    """One request per choice that is made, those of one prompt one after the other. Raises InvalidRequest."""
     _cap(body.logprobs, limits.max_logprobs, "logprobs")
+    if body.echo and body.logprobs is not None:
+        raise InvalidRequest("echo with logprobs is not supported: prompts have no log probabilities", param="echo")
+    made, logprobs = choices_made(body), body.logprobs
+    if made < (body.n or 1):
+        raise InvalidRequest("best_of is less than n", param="best_of")
+    if made > (body.n or 1):
+        if body.stream:
+            raise InvalidRequest("best_of cannot be streamed: the best are known at the end", param="best_of")
+        logprobs = logprobs or 0  # to rank them by
     prompts = _prompts(body.prompt, limits.max_prompts)
+    _cap(len(prompts) * made, limits.max_choices, "best_of" if body.best_of else "n")
     max_tokens = body.max_tokens or COMPLETION_MAX_TOKENS
     form = _structured(body, limits)
-    return [_request(body, prompt, max_tokens, body.logprobs, limits, timing, caller, form) for prompt in prompts]
+    requests = []
+    for prompt in prompts:
+        requests += _choices(_request(body, prompt, max_tokens, logprobs, limits, timing, caller, form), made)
+    return requests
+
+
+def choices_made(body: CompletionRequest) -> int:
+    """Per prompt; more than n of them are returned with best_of."""
+    return body.best_of or body.n or 1
+
+
+def _choices(request: Request, count: int) -> list[Request]:
+    """The same request so many times, with one seed each but not the same random numbers."""
+    return [replace(request, sampling=structs.replace(request.sampling, choice=i)) for i in range(count)]
 
 
 def chat_form(body: ChatRequest, limits: LimitSettings) -> Form | None:

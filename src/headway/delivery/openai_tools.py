@@ -6,8 +6,11 @@ from typing import Any
 
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest
-from headway.delivery.schemas import AllowedTools, ChatRequest, Message, NamedTool, Tool
+from headway.delivery.schemas import ChatRequest, Message
+from headway.delivery.tool_schemas import AllowedTools, NamedTool, Tool
 from headway.serving.request import Toolset
+
+_NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def toolset(body: ChatRequest, limits: LimitSettings) -> Toolset | None:
@@ -22,20 +25,25 @@ def toolset(body: ChatRequest, limits: LimitSettings) -> Toolset | None:
         raise InvalidRequest(said, param="tools")
     specs, size = [], 0
     for index, tool in enumerate(body.tools):
-        spec = tool.model_dump(exclude_none=True)
-        size += _size_of(spec, limits.max_tool_bytes, f"tools.{index}.function.parameters")
+        spec = tool.model_dump(exclude_none=True, exclude={"function": {"strict"}})  # which is none of the model's
+        spec["function"].setdefault("parameters", _NO_PARAMETERS)
+        here = f"tools.{index}.function.parameters"
+        _check_depth(tool.function.parameters, limits.max_schema_depth, here)
+        size += _size_of(spec, limits.max_tool_bytes, here)
         specs.append(spec)
     _check_tools(body.tools)
     if choice == "none":
         return None
     names, required = _allowed(body, frozenset(tool.function.name for tool in body.tools))
+    strict = frozenset(tool.function.name for tool in body.tools if tool.function.strict)
     parallel = body.parallel_tool_calls is not False and not isinstance(choice, NamedTool)
-    return Toolset(specs, names, required, parallel, size)
+    return Toolset(specs, names, strict, required, parallel, size)
 
 
 def template_variables(body: ChatRequest, limits: LimitSettings) -> Mapping[str, Any]:
     """Raises InvalidRequest."""
     variables = body.chat_template_kwargs or {}
+    _check_depth(variables, limits.max_schema_depth, "chat_template_kwargs")
     _size_of(variables, limits.max_template_bytes, "chat_template_kwargs")
     return variables
 
@@ -123,6 +131,17 @@ def _known(tool: NamedTool, names: frozenset[str]) -> str:
     if name not in names:
         raise InvalidRequest(f"tool_choice: there is no tool {name!r} in tools", param="tool_choice")
     return name
+
+
+def _check_depth(value: Any, most: int, param: str) -> None:
+    """Raises InvalidRequest past so many levels of objects and lists."""
+    todo = [(value, 1)]
+    while todo:
+        part, depth = todo.pop()
+        if isinstance(part, dict | list):
+            if depth > most:
+                raise InvalidRequest(f"{param}: nested deeper than {most} levels", param=param)
+            todo += [(inner, depth + 1) for inner in (part.values() if isinstance(part, dict) else part)]
 
 
 def _size_of(value: Any, most: int, param: str) -> int:

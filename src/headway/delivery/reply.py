@@ -38,9 +38,9 @@ def stream_head(media_type: str) -> list[tuple[bytes, bytes]]:
 class Reply(Response):
     """Base of both kinds. Owns its generations: they are closed however the response ends."""
 
-    def __init__(self, generations: Sequence[Generation]) -> None:
+    def __init__(self, generations: Sequence[Generation], coalesce_s: float = 0.0) -> None:
         super().__init__()
-        self._events = Merged(generations)
+        self._events = Merged(generations, coalesce_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -74,8 +74,14 @@ class WholeReply(Reply):
 class StreamReply(Reply):
     """Event by event. The headers wait for the first one, so that a refusal in the queue is a real status."""
 
-    def __init__(self, generations: Sequence[Generation], format: StreamFormat, settings: ServerSettings) -> None:
-        super().__init__(generations)
+    def __init__(
+        self,
+        generations: Sequence[Generation],
+        format: StreamFormat,
+        settings: ServerSettings,
+        coalesce_s: float = 0.0,
+    ) -> None:
+        super().__init__(generations, coalesce_s)
         self._format = format
         self._settings = settings
 

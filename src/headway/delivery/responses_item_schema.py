@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, FailFast, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from headway.delivery.schemas import Refused, RefusedFlag, Schema, ToolName
+from headway.delivery.schema import Refused, RefusedFlag, Schema
+from headway.delivery.tool_schemas import ToolName
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"] | None
 TEXT_PARTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}

@@ -10,7 +10,7 @@ from headway.core.config import LimitSettings
 from headway.core.errors import ContextOverflow, InvalidRequest
 from headway.delivery.caller import Caller
 from headway.delivery.http_errors import validation_error
-from headway.delivery.openai_request import chat_request
+from headway.delivery.openai_request import chat_requests
 from headway.delivery.responses_items import Message, turns
 from headway.delivery.responses_schema import FunctionTool, PromptFields, ResponseRequest, TextFormat
 from headway.delivery.schemas import ChatRequest
@@ -81,7 +81,7 @@ def _request(
             chat = ChatRequest.model_validate({name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
             raise validation_error(error) from None
-        return chat_request(chat, limits, timing, caller)
+        return chat_requests(chat, limits, timing, caller)[0]
 
 
 def response_head(body: ResponseRequest, model: str, asked: Request, stored: bool) -> dict[str, Any]:

@@ -7,18 +7,9 @@ from pydantic import AfterValidator, Discriminator, FailFast, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from headway.delivery.responses_item_schema import InputItem
-from headway.delivery.schemas import (
-    LONGEST_TIMEOUT_S,
-    MOST,
-    OnTimeout,
-    Refused,
-    RefusedFlag,
-    RefusedList,
-    Schema,
-    ServiceTier,
-    ToolName,
-    User,
-)
+from headway.delivery.schema import NO_EFFECT, Refused, RefusedFlag, RefusedList, Schema
+from headway.delivery.schemas import LONGEST_TIMEOUT_S, MOST, OnTimeout, ServiceTier, User
+from headway.delivery.tool_schemas import ToolName
 
 
 class _FirstFault(FailFast):
@@ -165,10 +156,10 @@ class ResponseRequest(PromptFields):
     service_tier: ServiceTier = None
     user: User = None
     # Accepted without effect.
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: PromptCacheOptions | None = None
-    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = NO_EFFECT
+    prompt_cache_key: str | None = NO_EFFECT
+    prompt_cache_options: PromptCacheOptions | None = NO_EFFECT
+    prompt_cache_retention: str | None = NO_EFFECT
     # Headway's own, as in a chat.
     top_k: int | None = Field(None, ge=-1, le=MOST)
     min_p: float | None = Field(None, ge=0, le=1)
@@ -208,8 +199,8 @@ class CompactRequest(InputFields):
     model: str | None  # required, as OpenAI has it here
     service_tier: ServiceTier = None
     # Accepted without effect.
-    prompt_cache_key: str | None = None
-    prompt_cache_options: PromptCacheOptions | None = None
-    prompt_cache_retention: str | None = None
+    prompt_cache_key: str | None = NO_EFFECT
+    prompt_cache_options: PromptCacheOptions | None = NO_EFFECT
+    prompt_cache_retention: str | None = NO_EFFECT
     # Refused.
     image: Refused = None

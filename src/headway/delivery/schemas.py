@@ -5,16 +5,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
-    Discriminator,
     FailFast,
     Field,
-    Tag,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
+
+from headway.delivery.schema import NO_EFFECT, Refuse, Refused, RefusedFlag, RefusedList, Schema
+from headway.delivery.tool_schemas import Effort, Tool, ToolCall, ToolChoice
 
 LONGEST_TIMEOUT_S = 86_400.0
 MOST = 2**31 - 1  # of a count: what the engine's own integers hold
@@ -22,30 +21,13 @@ MOST = 2**31 - 1  # of a count: what the engine's own integers hold
 LEAST_REPETITION = 0.01
 
 
-def _refuse(*neutral: object) -> AfterValidator:
-    """Refuses any value but null and those that ask for nothing (`neutral`)."""
-
-    def check(value: Any) -> Any:
-        if value is None or any(value == n and type(value) is type(n) for n in neutral):
-            return value
-        raise PydanticCustomError("unsupported", "not supported yet")
-
-    return AfterValidator(check)
-
-
-Refused = Annotated[Any, _refuse()]
-RefusedFlag = Annotated[Any, _refuse(False)]
-RefusedList = Annotated[Any, _refuse([])]
-
-
-class Schema(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
-
-
 class StreamOptions(Schema):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
     include_obfuscation: RefusedFlag = None
+    coalesce_ms: int | None = Field(
+        None, ge=0, le=1000, description="Tokens that come within so long may be joined into one event."
+    )
     resumable: bool | None = Field(
         None,
         description="Events carry ids, and a reader who lost the connection can go on: GET /v1/streams/{id}, or "
@@ -53,15 +35,6 @@ class StreamOptions(Schema):
     )
 
 
-def _one_choice(value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise PydanticCustomError("invalid_value", "must be at least 1")
-    if value is not None and value > 1:
-        raise PydanticCustomError("unsupported", "more than 1 is not supported yet")
-    return value
-
-
-OneChoice = Annotated[int | None, AfterValidator(_one_choice)]
 TOKEN_KEY = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
@@ -76,10 +49,10 @@ TokenKey = Annotated[int, BeforeValidator(_token_key)]
 
 
 ServiceTier = Annotated[
-    Literal["auto", "default", "flex", "priority"] | None,
+    Literal["auto", "default", "flex", "priority", "fast"] | None,
     Field(
-        description="The lane: priority goes before default, and flex fills what the two leave. auto: that of the API "
-        "key, which is also the highest that it gets; chat responses show the one that counted."
+        description="The lane: priority (or fast) goes before default, and flex fills what the two leave. auto: that "
+        "of the API key, which is also the highest that it gets; the response shows the one that counted."
     ),
 ]
 OnTimeout = Annotated[
@@ -90,16 +63,17 @@ OnTimeout = Annotated[
         "finish_reason length, if it has at least one token."
     ),
 ]
+# What names something; nobody needs more, and what is bounded fills no memory. Those of metadata are OpenAI's bounds.
+Label = Annotated[str, Field(max_length=512)]
+Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=16)]
 User = Annotated[
-    str | None,
+    Annotated[str, Field(max_length=4096)] | None,
     Field(description="On a server without API keys: the tenant, who shares fairly with others. Else without effect."),
 ]
 
 
 class JsonSchema(Schema):
     """A JSON schema and what it is called."""
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     name: str = Field(max_length=64)
     description: str | None = None
@@ -122,7 +96,7 @@ class StructuredOutputs(Schema):
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
-    disable_fallback: bool | None = None  # there is nothing to fall back to
+    disable_fallback: bool | None = NO_EFFECT  # there is nothing to fall back to
     # Refused: white space is bounded, and schemas mean what they say.
     disable_any_whitespace: RefusedFlag = None
     disable_additional_properties: RefusedFlag = None
@@ -163,14 +137,16 @@ class Common(Schema):
     service_tier: ServiceTier = None
     user: User = None
     # Accepted without effect.
-    metadata: dict[str, str] | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, str] | None = None
-    prompt_cache_retention: str | None = None
+    metadata: Metadata | None = NO_EFFECT
+    safety_identifier: Label | None = NO_EFFECT
+    prompt_cache_key: Label | None = NO_EFFECT
+    prompt_cache_options: Metadata | None = NO_EFFECT
+    prompt_cache_retention: Label | None = NO_EFFECT
     store: RefusedFlag = None
-    # Refused until they work.
-    n: OneChoice = None
+    n: int | None = Field(None, ge=1, le=MOST, description="Answers to one prompt, which is computed once.")
+    return_token_ids: bool | None = Field(
+        None, description="Shows prompt_token_ids and the token_ids of each piece of text, an end token not among them."
+    )
 
 
 def _check_stop(value: Any) -> Any:
@@ -186,22 +162,6 @@ class TextPart(Schema):
     text: str
 
 
-ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-
-
-class CalledFunction(Schema):
-    name: ToolName
-    arguments: str  # JSON text
-
-
-class ToolCall(Schema):
-    """A call that the model has made, sent back."""
-
-    id: str = Field(min_length=1, max_length=256)
-    type: Literal["function"] = "function"
-    function: CalledFunction
-
-
 class Message(Schema):
     """One message of a chat. `content` may be left out where an assistant has called tools or reasoned."""
 
@@ -211,7 +171,7 @@ class Message(Schema):
         AfterValidator(lambda value: _check_content(value)),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": TextPart.model_json_schema()}]}),
     ] = None
-    name: str | None = None
+    name: Label | None = None  # for templates that show it
     refusal: Refused = None
     audio: Refused = None
     function_call: Refused = None
@@ -244,64 +204,6 @@ def _check_content(value: Any) -> str | None:
     return "\n".join(texts)
 
 
-class Function(Schema):
-    name: ToolName
-    description: str | None = None
-    parameters: dict[str, Any] | None = None  # a JSON schema; none: no parameters
-    strict: bool | None = None
-
-
-class Tool(Schema):
-    """A function the model may call."""
-
-    type: Literal["function"]
-    function: Function
-
-
-class _Named(Schema):
-    name: ToolName
-
-
-class NamedTool(Schema):
-    """This tool must be called."""
-
-    type: Literal["function"]
-    function: _Named
-
-
-class _Allowed(Schema):
-    mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedTool], FailFast(), Field(min_length=1)]
-
-
-class AllowedTools(Schema):
-    """Only these tools may be called."""
-
-    type: Literal["allowed_tools"]
-    allowed_tools: _Allowed
-
-
-def _kind_of_choice(value: Any) -> str:
-    kind = value.get("type") if isinstance(value, dict) else None
-    return f"[{kind}]" if kind in ("function", "allowed_tools") else "[word]"
-
-
-ToolChoice = Annotated[
-    Annotated[Literal["none", "auto", "required"] | None, Tag("[word]")]
-    | Annotated[NamedTool, Tag("[function]")]
-    | Annotated[AllowedTools, Tag("[allowed_tools]")],
-    Discriminator(_kind_of_choice),  # tags in brackets are left out of the path that an error names
-    Field(description="auto, the default: the model decides. required: it calls a tool. none: it sees none."),
-]
-Effort = Annotated[
-    Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None,
-    Field(
-        description="Honoured where the model's chat template has reasoning_effort or enable_thinking (none: false, "
-        "the others: true); else refused, except none for a model that does not reason."
-    ),
-]
-
-
 class ChatRequest(Common):
     """POST /v1/chat/completions"""
 
@@ -317,12 +219,12 @@ class ChatRequest(Common):
     response_format: ResponseFormat | None = None
     # Refused until they work.
     audio: Refused = None
-    function_call: Annotated[Any, _refuse("none", "auto")] = None
+    function_call: Annotated[Any, Refuse("none", "auto")] = None
     functions: RefusedList = None
-    modalities: Annotated[Any, _refuse(["text"])] = None
+    modalities: Annotated[Any, Refuse(["text"])] = None
     moderation: Refused = None
     prediction: Refused = None
-    verbosity: Annotated[Any, _refuse("medium")] = None
+    verbosity: Annotated[Any, Refuse("medium")] = None
     web_search_options: Refused = None
 
 
@@ -359,10 +261,14 @@ class CompletionRequest(Common):
         ),
     ]
     logprobs: int | None = Field(None, ge=0)
-    # Refused until they work.
-    best_of: OneChoice = None
-    echo: RefusedFlag = None
-    suffix: Annotated[Any, _refuse("")] = None
+    best_of: int | None = Field(
+        None,
+        ge=1,
+        le=MOST,
+        description="So many are made, and the n with the highest log probability a token returned.",
+    )
+    echo: bool | None = Field(None, description="The text begins with the prompt's. Not with logprobs.")
+    suffix: Annotated[Any, Refuse("")] = None
 
 
 class TokenizeRequest(Schema):

@@ -1,9 +1,8 @@
-"""Streams as routes see them: sent once, or recorded so that a reader who lost its connection can go on."""
+"""Responses as routes see them: sent once, or recorded so that a reader who lost its connection can go on."""
 
-from collections.abc import Sequence
 from hashlib import blake2b
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from headway.core.config import ServerSettings
@@ -13,13 +12,13 @@ from headway.delivery.http_errors import EventsExpired
 from headway.delivery.merge import Merged
 from headway.delivery.peers import Peers
 from headway.delivery.recorded_reply import RecordedReply
-from headway.delivery.recording import RecordedFormat, Recording
+from headway.delivery.recording import Recording
 from headway.delivery.recordings import Recordings
-from headway.delivery.reply import StreamReply
+from headway.delivery.reply import StreamReply, WholeReply
 from headway.delivery.schemas import Common
+from headway.delivery.start import Exchange
 from headway.delivery.stream_id import split_event_id, worker_of
 from headway.observability.metrics import Metrics
-from headway.serving.generation import Generation
 
 LAST_EVENT_ID = "last-event-id"
 
@@ -61,28 +60,36 @@ class Streams:
             raise InvalidRequest("Last-Event-ID belongs to another request", param="Last-Event-ID")
         return self.read(recording, after)
 
-    def reply(
-        self, request: Request, body: Common, id: str, generations: Sequence[Generation], format: RecordedFormat
-    ) -> Response:
-        """A new stream, as its request wants it."""
+    def reply(self, request: Request, body: Common, exchange: Exchange) -> Response:
+        """What has been started, sent as its request wants it."""
+        if not body.stream:
+            return WholeReply(exchange.generations, exchange.whole())
         if not is_resumable(body):
-            return StreamReply(generations, format, self._settings)
-        owner = caller_of(request).key
-        recording = self._recordings.open(id, owner, _digest(body), Merged(generations), format)
-        return RecordedReply(self._recordings, recording, 0, self._settings)
+            return StreamReply(exchange.generations, exchange.stream(), self._settings, coalesce_s(body))
+        return RecordedReply(self._recordings, self.record(request, body, exchange), 0, self._settings)
 
-    def find(self, request: Request, id: str) -> Recording:
+    def record(self, request: HTTPConnection, body: Common, exchange: Exchange) -> Recording:
+        """What has been started, recorded from now on. Raises Overloaded."""
+        events = Merged(exchange.generations, coalesce_s(body))
+        owner = caller_of(request).key
+        return self._recordings.open(exchange.id, owner, _digest(body), events, exchange.stream())
+
+    def find(self, request: HTTPConnection, id: str) -> Recording:
         """Raises NoSuchStream."""
         return self._recordings.find(id, caller_of(request).key)
 
     def read(self, recording: Recording, after: int) -> Response:
         """What follows event `after`. Raises InvalidRequest and EventsExpired."""
+        self.resume(recording, after)
+        return RecordedReply(self._recordings, recording, after, self._settings)
+
+    def resume(self, recording: Recording, after: int) -> None:
+        """A reader comes back. Raises InvalidRequest and EventsExpired where nothing follows event `after`."""
         if after > recording.last:
             raise InvalidRequest(f"this stream has only {recording.last} events so far", param="after")
         if after < recording.last - recording.kept:
             raise EventsExpired(f"event {after + 1} of this stream is not kept any more", param="after")
         self._metrics.resumed()
-        return RecordedReply(self._recordings, recording, after, self._settings)
 
     def cancel(self, recording: Recording) -> None:
         """Ends it, and forgets it."""
@@ -91,6 +98,11 @@ class Streams:
 
 def is_resumable(body: Common) -> bool:
     return body.stream_options is not None and bool(body.stream_options.resumable)
+
+
+def coalesce_s(body: Common) -> float:
+    """Seconds within which tokens may be joined into one event."""
+    return (body.stream_options.coalesce_ms or 0) / 1e3 if body.stream_options else 0.0
 
 
 def _digest(body: Common) -> bytes:

@@ -14,7 +14,7 @@ from headway.core.errors import HeadwayError
 from headway.delivery.arrival import ARRIVAL
 from headway.delivery.http_errors import error_response
 
-WEBSOCKETS = frozenset({"/v1/responses"})  # paths where `Upgrade: websocket` is heard
+WEBSOCKETS = frozenset({"/v1/responses", "/v1/stream"})  # paths where `Upgrade: websocket` is heard
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,11 @@ class ChatTemplate:
             raise ModelError(f"the model's chat template does not compile: {error}") from error
         self._takes_parts = self._template is not None and not self._shows(_PROBE) and self._shows(_parts(_PROBE))
 
+    @property
+    def known(self) -> bool:
+        """Whether the model has one."""
+        return self._template is not None
+
     def render(
         self,
         messages: Sequence[Message],

@@ -227,7 +227,9 @@ class FakeRunner:
     def _allowed(self, slot: int) -> list[int]:
         """Ids that the slot's grammar lets through. Raises HeadwayError."""
         self._grammars.ready(slot, _COMPILE_S)
-        problem = self._grammars.fill([slot]).result().get(slot)
+        self._grammars.fill([slot])
+        self._grammars.collect([slot], _COMPILE_S)
+        problem = self._grammars.problem(slot)
         if problem is not None:
             raise GrammarError(problem)
         row = self._grammars.masks[slot]

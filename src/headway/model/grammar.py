@@ -59,6 +59,14 @@ class Grammars:
                 self._kept.popitem(last=False)
             return compiled.deep_copy()
 
+    def check(self, source: str) -> None:
+        """Raises GrammarError for what cannot be compiled, or does not know what may come first: some of what is too
+        complex shows only then."""
+        matcher = self.compile(source)
+        matcher.compute_bitmask()
+        if matcher.is_error():
+            raise GrammarError(f"nothing can begin as it says: {reason(matcher)}")
+
     def compile(self, source: str) -> llguidance.LLMatcher:
         """A matcher that shares nothing with any other. Raises GrammarError."""
         compiled = llguidance.LLMatcher(self._tokenizer, source, log_level=0, limits=LIMITS)

@@ -25,6 +25,7 @@ from headway.model.tokenizer import load_tokenizer
 _KV_TYPE = "f16"
 # A step waits so long for the grammars of newcomers to be compiled; then their first draw is put off.
 _COMPILE_PATIENCE_S = 0.005
+_MASK_PATIENCE_S = 0.01  # and so long, once all else is computed, for masks
 _ANY_LENGTH = 2**31 - 1
 
 
@@ -110,11 +111,11 @@ class NativeRunner:
             tables.extend(table if len(table) == blocks else table[:blocks])
         start = time.perf_counter()
         if masked:
-            filling = self._grammars.fill(masked)
-            drawn = iter(self._core.step(header, tokens, tables, self._grammars.masks, filling.result))
-            failed = filling.result()
+            self._grammars.fill(masked)
+            collect = partial(self._grammars.collect, masked, _MASK_PATIENCE_S)
+            drawn = iter(self._core.step(header, tokens, tables, self._grammars.masks, collect))
         else:
-            drawn, failed = iter(self._core.step(header, tokens, tables)), {}
+            drawn = iter(self._core.step(header, tokens, tables))
         elapsed = time.perf_counter() - start
         sampled: list[Sampled | None] = []
         for work in batch.work:
@@ -122,12 +123,7 @@ class NativeRunner:
                 sampled.append(Sampled(0, error=refused[work.slot]))
                 continue
             result = next(drawn)
-            if work.slot in put_off:
-                sampled.append(None)
-            elif work.slot in failed:
-                sampled.append(Sampled(0, error=failed[work.slot]))
-            else:
-                sampled.append(self._sampled(work, result))
+            sampled.append(None if work.slot in put_off else self._sampled(work, result))
         return StepResult(sampled, elapsed)
 
     def _constrained(self, batch: Batch, refused: dict[int, str]) -> tuple[list[int], set[int]]:
@@ -154,10 +150,12 @@ class NativeRunner:
             return Sampled(0, error=f"the model gave a value that is not finite at positions {positions}")
         if not work.sample:
             return None
-        if not drawn.allowed:
-            return Sampled(0, error="the grammar allows no token here")
         forced: tuple[int, ...] = ()
         if self._grammars.has(work.slot):
+            if self._grammars.late(work.slot):
+                return None
+            if not drawn.allowed or self._grammars.problem(work.slot):
+                return Sampled(0, error=self._grammars.problem(work.slot) or "the grammar allows no token here")
             forced = self._grammars.take(work.slot, drawn.token)
             if forced:
                 self._core.extend(work.slot, array("I", forced))

@@ -1,23 +1,24 @@
 """What an answer with tool calls must look like, as a grammar in llguidance's dialect of Lark."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headway.model.answer_format import AnswerFormat
 
 MOST_CALLS = 16  # in one answer that must have some: a small model would go on for ever
-_NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 _TEXT = "TEXT: /(.|\\n)*/"
 
 
 @dataclass(frozen=True, slots=True)
 class CallGrammar:
-    """The grammar of the answers to one request. `functions`: OpenAI's function objects that may be called."""
+    """The grammar of the answers to one request. `functions`: OpenAI's function objects that may be called, with their
+    parameters; `strict`: the names of those whose schema holds in free text too."""
 
     format: AnswerFormat
     functions: Sequence[Mapping[str, Any]]
+    strict: Collection[str]
     parallel: bool
 
     def required(self, *, in_reasoning: bool, may_reason: bool, or_else: str = "") -> str:
@@ -26,26 +27,31 @@ class CallGrammar:
         `in_reasoning`: the prompt has opened it. `may_reason`: the prompt leaves it to the model. `or_else`: a rule
         that the answer may follow instead; without functions it must.
         """
-        rules = self._rules() if self.functions else []
+        rules = [f"calls: {self._calls()}", *self._rules()] if self.functions else []
         answer = " | ".join([*(["calls"] if self.functions else []), *([or_else] if or_else else [])])
-        lines = [f"answer: {answer}", *([f"calls: {self._calls()}"] if self.functions else []), *rules]
+        return "\n".join([*self._reasoned(in_reasoning, may_reason), f"answer: {answer}", *rules])
+
+    def free(self, *, in_reasoning: bool, may_reason: bool) -> str:
+        """Any text, but once a call begins it is one of these, and of a strict function by its schema."""
+        style, rules = self.format.calls, self._rules(only_strict=True)
+        marked = self.format.thinking is not None and self.format.thinking[1] in self.format.special
+        lines = self._reasoned(marked and in_reasoning, marked and may_reason)  # as text, reasoning is free anyway
+        if style.bare:  # a brace at the beginning begins a call
+            lines += [f"answer: {self._mark(style.opening)}? object | WORDS", "WORDS: /(\\s*[^{\\s](.|\\n)*)?/"]
+        else:
+            lines += [f"answer: (begin {self._call_after_mark()})* TEXT", *self._until("begin", style.opening)]
+        return "\n".join([*dict.fromkeys([*lines, *rules])])  # TEXT may be defined twice
+
+    # Parts of the grammars.
+
+    def _reasoned(self, in_reasoning: bool, may_reason: bool) -> list[str]:
+        """`start`: an `answer`, behind what reasoning there is."""
         if self.format.thinking is None or not (in_reasoning or may_reason):
-            return "\n".join(["start: answer", *lines])
+            return ["start: answer"]
         opening, closing = self.format.thinking
         thought = 'thought "\\n"{0,2} answer'
         start = thought if in_reasoning else f"{self._mark(opening)} {thought} | answer"
-        return "\n".join([f"start: {start}", *self._until("thought", closing), *lines])
-
-    def free(self) -> str:
-        """Any text, but once a call begins it is one of these, and of a strict function by its schema."""
-        style, rules = self.format.calls, self._rules(only_strict=True)
-        if style.bare:  # a brace at the beginning begins a call
-            start = f"start: {self._mark(style.opening)}? object | TEXT"
-            return "\n".join([start, "TEXT: /(\\s*[^{\\s](.|\\n)*)?/", *rules])
-        start = f"start: (begin {self._call_after_mark()})* TEXT"
-        return "\n".join([start, *self._until("begin", style.opening), *rules])
-
-    # Parts of the grammars.
+        return [f"start: {start}", *self._until("thought", closing)]
 
     def _calls(self) -> str:
         style = self.format.calls
@@ -76,7 +82,8 @@ class CallGrammar:
                 key = "parameters" if self.format.calls.name == "llama" else "arguments"
                 head = _text(f'{{"name": "{function["name"]}", "{key}": ')
                 lines.append(f'call_{n}: {head} arguments_{n} "}}"')
-            schema = arguments_schema(function) if function.get("strict") or not only_strict else {"type": "object"}
+            held = function["name"] in self.strict or not only_strict
+            schema = {"type": "object", **(function["parameters"] if held else {})}
             lines.append(f"arguments_{n}: %json {json.dumps(schema)}")
         return lines
 
@@ -89,11 +96,6 @@ class CallGrammar:
     def _mark(self, mark: str) -> str:
         index = self.format.special.get(mark)
         return _text(mark) if index is None else f"<[{index}]>"
-
-
-def arguments_schema(function: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a function's arguments, which are always an object."""
-    return {"type": "object", **(function.get("parameters") or _NO_ARGUMENTS)}
 
 
 def _text(text: str) -> str:

@@ -3,7 +3,7 @@
 import sys
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, cast
@@ -172,8 +172,8 @@ class LLM:
         given = cast(Sequence[Messages], [conversations] if one else conversations)
         return self._complete([ChatPrompt([dict(m) for m in c]) for c in given], params, show_progress)
 
-    def stream(self, prompt: str | Messages, params: Params | None = None) -> Iterator[str]:
-        """The text of one answer as it comes; a string is one user message. Closing the iterator cancels."""
+    def stream(self, prompt: str | Messages, params: Params | None = None) -> Generator[str, None, None]:
+        """The text of one answer as it comes; a string is one user message. Closing the generator cancels."""
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
         running = self._start(ChatPrompt(messages), params or Params())
         try:
@@ -216,7 +216,7 @@ class LLM:
             raise ids
         sampling = resolve_sampling(request, ids, self._runner.info.context, self._text.vocab_size)
         if request.form is not None:
-            self._forms.check_now(request.form)
+            self._forms.check_now(request.form, self._settings.limits)
         self._serial += 1
         stream = TextStream(Detokenizer(self._text.tokenizer), request.stop, sampling.logprobs is not None)
         running = self._live[self._serial] = _Running(self._serial, ids, stream)

@@ -109,6 +109,11 @@ class KvBlocks:
         self._hasher = PrefixHasher(info.fingerprint, info.block_size) if prefix_cache else None
 
     @property
+    def shares(self) -> bool:
+        """Whether computed prefixes are shared."""
+        return self._hasher is not None
+
+    @property
     def available(self) -> int:
         """Blocks free, or cached and evictable, in the tightest group."""
         return min([pool.available for pool in self._pools])

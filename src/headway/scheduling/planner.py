@@ -60,7 +60,8 @@ class Planner:
         plan = Plan()
         self.kv.begin()
         prefills = self._interactive_decodes(plan)
-        self._jumps(plan, prefills)
+        if prefills[Lane.PRIORITY] or prefills[Lane.DEFAULT]:
+            self._jumps(plan, prefills)
         waiting = len(self._waiting)
         plan.owing = True
         for lane in (Lane.DEFAULT, Lane.FLEX):

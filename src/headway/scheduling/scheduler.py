@@ -123,9 +123,19 @@ class Scheduler:
             sequence.queue_end = request.arrival + self._promise.queue_s
         sequence.added, sequence.first_s = now, first_s
         self._live[sequence.id] = sequence
-        self.waiting.add(sequence)
+        leader = None if request.leader is None else self._live.get(request.leader)
+        if leader is not None and self._computes_for(leader, sequence):
+            self.waiting.follow(sequence, leader.id if leader.leader is None else leader.leader)
+        else:
+            self.waiting.add(sequence)
         self._deadlines.add(sequence)
         self._deadlines.compact(self._live.values(), len(self._live))
+
+    def _computes_for(self, leader: Sequence, sequence: Sequence) -> bool:
+        """Whether the prompt of `leader` is that of `sequence`, and not computed yet. Policies that run whole batches
+        would have the others wait for the next one."""
+        alike = leader.known == sequence.known and leader.salt == sequence.salt  # it has emitted nothing
+        return alike and self.blocks.shares and self._batching.policy == "continuous"
 
     def cancel(self, request: int, reason: str) -> None:
         """Ends a request in any state: now, or at the commit if a step is computing it. An unknown id is fine."""
@@ -204,7 +214,8 @@ class Scheduler:
         for lane in Lane:
             waiting = [s for s in self.waiting if s.lane is lane]
             assert self.waiting.count(lane) == len(waiting)
-            assert self.waiting.tokens(lane) == sum(len(s.known) for s in waiting)
+            assert self.waiting.tokens(lane) == sum(len(s.known) for s in waiting if s.leader is None)
+        assert all(s.leader in self._live for s in self.waiting if s.leader is not None)
 
     # -- parts of plan ---------------------------------------------------------------------------------------------
 
@@ -260,6 +271,7 @@ class Scheduler:
             jumped, finish = sequence.jump(sampled.forced)
             tokens += jumped
         sequence.last_token = self._now
+        self.waiting.let_go(sequence.id, computed=True)
         if sequence.first_s:
             self._firsts.append(sequence)
         if finish is not None:
@@ -282,6 +294,7 @@ class Scheduler:
             self._unswept = True
         else:
             self.waiting.remove(sequence)
+        self.waiting.let_go(sequence.id, computed=False)
         return Emission(id=sequence.id, finish=finish, detail=detail)
 
     def _sweep(self) -> None:

@@ -30,6 +30,7 @@ class Sequence:
         "known",
         "lane",
         "last_token",
+        "leader",
         "limit",
         "long",
         "min_tokens",
@@ -68,6 +69,9 @@ class Sequence:
         self.lane = request.lane
         self.account = account or Account(request.lane, request.tenant)
         self.queue_end: float | None = None  # Clock seconds until which it may wait for its first step
+        self.leader: int | None = (
+            None  # id of the one that computes the prompt for this one too, while it waits for that
+        )
         self.salt = request.salt
         self.order = (request.arrival, serial)  # one total order: who is older, in the queue and as a victim
         self.known = known

@@ -116,13 +116,16 @@ class FairQueue:
 
 class WaitingQueue:
     """Sequences without a slot. Those that have run before wait apart and come first in their lane; very long prompts
-    wait apart too, so that the scheduler can serve them beside the others."""
+    wait apart too, so that the scheduler can serve them beside the others. Those that follow a leader, whose prompt is
+    theirs, are in no queue before it is computed: then the prefix cache has it for them."""
 
     def __init__(self, aging: float) -> None:
         self.all = Line()  # by age
         self._returning = [Line() for _ in Lane]
         self._short = [FairQueue(aging) for _ in Lane]
         self._long = [FairQueue(aging) for _ in Lane]
+        self._followers: dict[int, list[Sequence]] = {}  # by leader
+        self._held = [0 for _ in Lane]
 
     def __len__(self) -> int:
         return len(self.all)
@@ -136,10 +139,10 @@ class WaitingQueue:
         return self.all.head
 
     def count(self, lane: Lane) -> int:
-        return len(self._returning[lane]) + self._short[lane].count + self._long[lane].count
+        return len(self._returning[lane]) + self._short[lane].count + self._long[lane].count + self._held[lane]
 
     def tokens(self, lane: Lane) -> int:
-        """Known tokens of a lane."""
+        """Known tokens of a lane, but for followers: nearly all of theirs will be cached."""
         return self._returning[lane].tokens + self._short[lane].tokens + self._long[lane].tokens
 
     def long_tokens(self, lane: Lane) -> int:
@@ -162,9 +165,37 @@ class WaitingQueue:
         else:
             self._queue(sequence).add(sequence)
 
+    def follow(self, sequence: Sequence, leader: int) -> None:
+        """It waits for the prompt of the sequence `leader`."""
+        self.all.add(sequence)
+        sequence.leader = leader
+        self._followers.setdefault(leader, []).append(sequence)
+        self._held[sequence.lane] += 1
+
+    def let_go(self, leader: int, computed: bool) -> None:
+        """The leader's prompt is computed: its followers queue up. Or it has ended before, and the first takes over."""
+        if leader not in self._followers:
+            return
+        followers = self._followers.pop(leader)
+        going = followers if computed else followers[:1]
+        for sequence in going:
+            sequence.leader = None
+            self._held[sequence.lane] -= 1
+            self._queue(sequence).add(sequence)
+        if rest := followers[len(going) :]:
+            self._followers[going[0].id] = rest
+            for sequence in rest:
+                sequence.leader = going[0].id
+
     def remove(self, sequence: Sequence) -> None:
         self.all.remove(sequence)
-        if sequence.started:
+        if sequence.leader is not None:
+            self._held[sequence.lane] -= 1
+            followers = self._followers[sequence.leader]
+            followers.remove(sequence)
+            if not followers:
+                del self._followers[sequence.leader]
+        elif sequence.started:
             self._returning[sequence.lane].remove(sequence)
         else:
             self._queue(sequence).remove(sequence)

@@ -14,15 +14,16 @@ def answer_form(
     tools: Toolset | None, form: Form | None, format: AnswerFormat, prompt_end: str, limits: LimitSettings
 ) -> Form | None:
     """`form`: what the request asks of the content. None: anything. Raises InvalidRequest for what cannot be kept."""
-    specs = [] if tools is None else [spec["function"] for spec in tools.specs]
-    functions = [function for function in specs if tools is not None and function["name"] in tools.names]
-    grammar = CallGrammar(format, functions, parallel=tools is None or tools.parallel)
+    functions = [] if tools is None else tools.callable
+    strict = frozenset[str]() if tools is None else tools.strict
+    grammar = CallGrammar(format, functions, strict, parallel=tools is None or tools.parallel)
     must_call = tools is not None and tools.required
-    if form is None and not must_call:
-        if not any(function.get("strict") for function in functions):
-            return None
-        return Form(grammar_source("lark", grammar.free(), limits, "tools"), "tools")
     in_reasoning, may_reason = format.opens_reasoning(prompt_end), format.may_reason(prompt_end)
+    if form is None and not must_call:
+        if not any(function["name"] in strict for function in functions):
+            return None
+        lark = grammar.free(in_reasoning=in_reasoning, may_reason=may_reason)
+        return Form(grammar_source("lark", lark, limits, "tools"), "tools")
     if must_call or form is None:  # then there is no content
         lark = grammar.required(in_reasoning=in_reasoning, may_reason=may_reason)
         return Form(grammar_source("lark", lark, limits, "tools"), "tools")

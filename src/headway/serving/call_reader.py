@@ -23,7 +23,7 @@ class CallReader:
         self._in_arguments = False
         self._says_arguments = False  # there is such a key
         self._has_arguments = False
-        self._new = ""  # of the arguments, not yet taken
+        self._new: list[str] = []  # of the arguments, not yet taken
 
     @property
     def begun(self) -> bool:
@@ -31,8 +31,8 @@ class CallReader:
 
     def take(self) -> str:
         """The next piece of the arguments of a call that is `begun`."""
-        new, self._new = self._new, ""
-        return new
+        new, self._new = self._new, []
+        return "".join(new)
 
     def push(self, char: str) -> bool:
         """False if `char` cannot belong to a call; it is not taken."""
@@ -49,7 +49,7 @@ class CallReader:
     def _push_arguments(self, char: str, before: int, after: int, outside: int) -> bool:
         if before > outside or after > outside:  # not the space before
             self._has_arguments = True
-            self._new += char
+            self._new.append(char)
         self._in_arguments = after > outside
         self.done = self._scanner.done
         return True
@@ -66,7 +66,7 @@ class CallReader:
         if (before, after) == (1, 2) and self._key in _ARGUMENTS:
             if char != "{":
                 return False
-            self._new += char
+            self._new.append(char)
             self._in_arguments = self._has_arguments = True
             return True
         if scanner.done:
@@ -85,6 +85,6 @@ class CallReader:
             return False
         if not self._has_arguments:  # models leave them out where there are none
             self._has_arguments = True
-            self._new = "{}"
+            self._new = ["{}"]
         self.done = True
         return True

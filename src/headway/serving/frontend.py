@@ -81,6 +81,18 @@ class Frontend:
         return self._link.engine.context if self._link.engine else self._text.context
 
     @property
+    def capabilities(self) -> dict[str, bool]:
+        """What the model can be asked for."""
+        text = self._text
+        return {
+            "completions": True,
+            "chat": text.chat_template.known,
+            "tools": text.chat_template.known,
+            "reasoning": text.answer_format.thinking is not None,
+            "structured_output": True,
+        }
+
+    @property
     def fingerprint(self) -> str:
         return self._link.engine.fingerprint if self._link.engine else "loading"
 
@@ -110,32 +122,35 @@ class Frontend:
 
     # Generation.
 
-    def generate(self, request: Request) -> Generation:
+    def generate(self, request: Request, leader: Generation | None = None) -> Generation:
         """Passes the gate and returns the generation, which tokenises and starts when first read.
 
-        Raises Overloaded and EngineUnavailable at once. Use the result with `async with`.
+        `leader`: another with the same prompt, which is read first. Raises Overloaded and EngineUnavailable at once.
+        Use the result with `async with`.
         """
         try:
-            ticket = self._gate.admit(request)
+            ticket = self._gate.admit(request, leader.ticket if leader else None)
         except HeadwayError as error:
             self.metrics.finished("unavailable" if isinstance(error, EngineUnavailable) else "refused", 0, 0)
             raise
         self._live += 1
         self.metrics.live(1)
-        return Generation(self, request, ticket, self.metrics)
+        return Generation(self, request, ticket, self.metrics, leader)
 
     def now(self) -> float:
         return self._clock.now()
 
-    async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
-        """For Generation: tokenises, and finds out whether the form asked for can be kept."""
-        prompt = await self._pool.encode(request.prompt)
+    async def prepare(self, request: Request, prompt: "array[int] | None") -> "tuple[array[int], Sampling]":
+        """For Generation: tokenises, where that has not been done, and finds out whether the form asked for can be
+        kept."""
+        if prompt is None:
+            prompt = await self._pool.encode(request.prompt)
         request = self._with_answer_form(request, prompt)
         sampling = resolve_sampling(request, prompt, self.context, self._text.vocab_size)
         least = sampling.max_tokens if sampling.ignore_eos and not request.stop else sampling.min_tokens
         self._gate.check_possible(request, len(prompt), 1 if request.truncate else least)
         if request.form is not None:
-            await self._forms.check(request.form)
+            await self._forms.check(request.form, self.settings.limits)
         return prompt, sampling
 
     def _with_answer_form(self, request: Request, ids: "array[int]") -> Request:
@@ -146,11 +161,13 @@ class Frontend:
         form = answer_form(prompt.tools, request.form, format, self._text.end_of(ids), self.settings.limits)
         return replace(request, form=form)
 
-    def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
+    def send(
+        self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling, leader: int | None
+    ) -> EmissionStream:
         """For Generation: gives it to the engine."""
         serial = self._link.next_serial()
-        stream = self._link.open(serial, partial(_engine_request, request, ticket.booked, prompt, sampling))
-        self._gate.sent(ticket, serial, len(prompt))
+        stream = self._link.open(serial, partial(_engine_request, request, ticket.booked, prompt, sampling, leader))
+        self._gate.sent(ticket, serial, len(prompt) if leader is None else 0)
         return stream
 
     def text_stream(self, request: Request) -> TextStream:
@@ -214,7 +231,7 @@ def _call_id(short: bool) -> str:
 
 
 def _engine_request(
-    request: Request, booked: bool, prompt: "array[int]", sampling: Sampling, id: int, epoch: int
+    request: Request, booked: bool, prompt: "array[int]", sampling: Sampling, leader: int | None, id: int, epoch: int
 ) -> EngineRequest:
     return EngineRequest(
         id=id,
@@ -228,6 +245,7 @@ def _engine_request(
         tenant=request.tenant,
         weight=request.weight,
         booked=booked,
+        leader=leader,
         salt=request.salt,
     )
 

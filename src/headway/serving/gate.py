@@ -59,18 +59,22 @@ class Gate:
         self._long_prompt = settings.lanes.long_prompt_tokens
         self._workers = settings.server.api_workers
 
-    def admit(self, request: Request) -> Ticket:
-        """Lets it in. Raises EngineUnavailable or Overloaded."""
+    def admit(self, request: Request, leader: Ticket | None = None) -> Ticket:
+        """Lets it in. Raises EngineUnavailable or Overloaded. `leader`: of the same client's request with the same
+        prompt, which is computed once."""
         if self.draining:
             raise EngineUnavailable("the server is shutting down", retry_after_s=DRAIN_RETRY_S, code="shutting_down")
         trouble = self._link.trouble()
         load = self._link.load
         if trouble is not None or load is None:
             raise EngineUnavailable(trouble or "the model is still loading", retry_after_s=LOADING_RETRY_S)
-        chars = request.prompt.size
+        chars = 0 if leader else request.prompt.size
         tokens = int(chars * self._tokens_per_char)
         self._check_queue(load, request.lane, tokens)
-        booked = self._bookings.redeem(_content(request)) if self._bookings.any else False
+        if leader is not None:
+            booked = leader.booked
+        else:
+            booked = self._bookings.redeem(_content(request)) if self._bookings.any else False
         self._check_time(load, request, tokens, booked)
         ticket = Ticket(chars, tokens, request.lane, request.tenant, booked)
         self._count(ticket, 1)
@@ -153,7 +157,7 @@ class Gate:
         return 0 if load.running else min(self._batching.max_batch, capacity)
 
     def sent(self, ticket: Ticket, serial: int, tokens: int) -> None:
-        """The request has gone to the engine, with its true number of tokens."""
+        """The request has gone to the engine, with its true number of tokens; none for one with a leader."""
         self._unseen_tokens[ticket.lane] += tokens - ticket.tokens
         ticket.tokens = tokens
         ticket.serial = serial

@@ -29,11 +29,13 @@ class Opener(Protocol):
 
     def now(self) -> float: ...
 
-    async def prepare(self, request: Request) -> "tuple[array[int], Sampling]":
-        """Tokenises the request, and checks what can only be checked then."""
+    async def prepare(self, request: Request, prompt: "array[int] | None") -> "tuple[array[int], Sampling]":
+        """Tokenises the request, unless its ids are known, and checks what can only be checked then."""
         ...
 
-    def send(self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling) -> EmissionStream:
+    def send(
+        self, request: Request, ticket: Ticket, prompt: "array[int]", sampling: Sampling, leader: int | None
+    ) -> EmissionStream:
         """Gives the prepared request to the engine; returns its emissions."""
         ...
 
@@ -45,13 +47,24 @@ class Opener(Protocol):
 
 
 class Generation:
-    """Iterate inside `async with`; leaving it, by whatever way, cancels in the engine what has not ended."""
+    """Iterate inside `async with`; leaving it, by whatever way, cancels in the engine what has not ended.
 
-    def __init__(self, opener: Opener, request: Request, ticket: Ticket, metrics: Metrics) -> None:
+    One with a leader has the same prompt, which counts, and is computed, once: the leader is to be read first."""
+
+    def __init__(
+        self,
+        opener: Opener,
+        request: Request,
+        ticket: Ticket,
+        metrics: Metrics,
+        leader: "Generation | None" = None,
+    ) -> None:
         self._opener = opener
         self._now = opener.now
         self._request = request
-        self._ticket = ticket
+        self.ticket = ticket
+        self.leader = leader
+        self.prompt: array[int] | None = None  # once it is tokenised
         self._metrics = metrics
         self._text = opener.text_stream(request)
         self._prepared: tuple[array[int], Sampling] | None = None
@@ -80,7 +93,7 @@ class Generation:
         self._left = self._ended = True
         if self._stream is not None:
             self._stream.close(reason)
-        self._opener.left(self._ticket)
+        self._opener.left(self.ticket)
         self._metrics.finished(self._outcome or "cancelled", self._prompt_tokens, self._text.tokens)
         self._metrics.total(self._now() - self._request.arrival)
 
@@ -114,19 +127,24 @@ class Generation:
 
         For who reads several generations as one; the first read does the same."""
         try:
-            self._prepared = await self._opener.prepare(self._request)
+            self._prepared = await self._prepare()
         except HeadwayError as error:
             self._fail(error)
             raise
 
     async def _open(self) -> EmissionStream:
-        prompt, sampling = self._prepared or await self._opener.prepare(self._request)
+        prompt, sampling = self._prepared or await self._prepare()
         self._prepared = None
         self._text.begin(prompt)
-        self._stream = self._opener.send(self._request, self._ticket, prompt, sampling)
+        leader = self.leader._stream.id if self.leader is not None and self.leader._stream is not None else None
+        self._stream = self._opener.send(self._request, self.ticket, prompt, sampling, leader)
         self._stream.on_overflow = self._on_overflow
-        self._prompt_tokens = len(prompt)
+        self._prompt_tokens = 0 if self.leader else len(prompt)
         return self._stream
+
+    async def _prepare(self) -> "tuple[array[int], Sampling]":
+        self.prompt, sampling = await self._opener.prepare(self._request, self.leader.prompt if self.leader else None)
+        return self.prompt, sampling
 
     def _fail(self, error: HeadwayError) -> None:
         self._ended = True
@@ -143,8 +161,9 @@ class Generation:
     def _take(self, emission: Emission) -> None:
         """Turns one emission into events."""
         if emission.started:
-            self._cached_tokens = emission.cached_tokens
-            self._events.append(Started(self._prompt_tokens, emission.cached_tokens))
+            self._cached_tokens = 0 if self.leader else emission.cached_tokens
+            assert self.prompt is not None
+            self._events.append(Started(self._prompt_tokens, self._cached_tokens, self.prompt))
         finish = emission.finish
         if finish is not None and finish not in (Finish.STOP, Finish.LENGTH):
             raise _failure(emission)

@@ -19,7 +19,8 @@ class JsonScanner:
         self.ended_string = False  # ... or a string that is a value
         self._open: list[str] = []
         self._expect = self._first
-        self._scalar = ""
+        self._scalar = ""  # of a number or literal that is being read
+        self._chars: list[str] = []  # of a string that is being read
         self._is_key = False
         self._hex = 0
 
@@ -70,14 +71,14 @@ class JsonScanner:
 
     def _begin_string(self, is_key: bool) -> bool:
         self._is_key = is_key
-        self._scalar = '"'
+        self._chars = ['"']
         self._expect = self._in_string
         return True
 
     def _in_string(self, char: str) -> bool:
-        self._scalar += char
+        self._chars.append(char)
         if char == '"':
-            self.string = self._scalar
+            self.string = "".join(self._chars)
             self.ended_key, self.ended_string = self._is_key, not self._is_key
             self._expect = self._colon if self._is_key else self._comma_or_end
         elif char == "\\":
@@ -85,13 +86,13 @@ class JsonScanner:
         return char >= " "
 
     def _escape(self, char: str) -> bool:
-        self._scalar += char
+        self._chars.append(char)
         self._hex = 4
         self._expect = self._in_hex if char == "u" else self._in_string
         return char in '"\\/bfnrtu'
 
     def _in_hex(self, char: str) -> bool:
-        self._scalar += char
+        self._chars.append(char)
         self._hex -= 1
         if not self._hex:
             self._expect = self._in_string

@@ -1,7 +1,9 @@
 """Which JSON schemas output can be held to: the rest is refused by name, for a keyword ignored is a promise broken."""
 
+import copy
 import math
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from headway.core.config import LimitSettings
@@ -55,9 +57,44 @@ _NOTES = frozenset(
 )
 
 
+# A multiple is recognised by its remainder, a state to each; those of a schema can come together.
+MOST_REMAINDERS = 5000
+
+# llguidance's formats let through a little that is none: leap days of other years, leap seconds at any time, names in
+# punycode that stand for nothing. These patterns are kept too where the format is asked for.
+_LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_DAY = rf"(?:{_LEAP_YEAR}-02-29|\d{{4}}-(?:02-(?:0\d|1\d|2[0-8])|(?:0[13-9]|1[0-2])-\d\d))"
+_LABEL = r"(?:[A-Za-z0-9-]{1,3}|[A-Za-z0-9-]{2}(?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]*)"
+_FORMATS = {
+    "date": rf"^{_DAY}$",
+    "date-time": rf"^{_DAY}[Tt]\d\d:\d\d:[0-5]",
+    "time": r"^\d\d:\d\d:[0-5]",
+    "hostname": rf"^{_LABEL}(?:\.{_LABEL})*$",
+}
+MOST_HOSTNAME = 253  # characters
+
+
+def narrowed(schema: Any) -> Any:
+    """The schema with the patterns of its formats beside them."""
+    if not any(_format(part) for _, part in _parts(schema, "")):
+        return schema
+    schema = copy.deepcopy(schema)  # as deep as was checked
+    for _, part in list(_parts(schema, "")):
+        if name := _format(part):
+            kept = {"pattern": _FORMATS[name]} | ({"maxLength": MOST_HOSTNAME} if name == "hostname" else {})
+            part["allOf"] = [*part.get("allOf", []), kept]
+    return schema
+
+
+def _format(part: Any) -> str | None:
+    name = part.get("format") if isinstance(part, dict) else None
+    return name if isinstance(name, str) and name in _FORMATS else None
+
+
 def check_schema(schema: Any, limits: LimitSettings, param: str) -> None:
     """Raises InvalidRequest for a schema that is too big or too deep, or has a keyword that could not be kept."""
     _check_size(schema, limits, param)
+    remainders = 1
     for place, part in _parts(schema, ""):
         if isinstance(part, bool):
             continue
@@ -65,6 +102,18 @@ def check_schema(schema: Any, limits: LimitSettings, param: str) -> None:
             raise _refusal(param, place, "a schema must be an object, true or false")
         for keyword in part:
             _check_keyword(part, keyword, place, param)
+        remainders = math.lcm(remainders, _coefficient(part.get("multipleOf")))
+        if remainders > MOST_REMAINDERS:
+            raise _refusal(param, place, "'multipleOf' has too many digits, alone or with others of the schema")
+
+
+def _coefficient(multiple: Any) -> int:
+    """A number's digits without the zeros around them."""
+    if isinstance(multiple, bool) or not isinstance(multiple, int | float):
+        return 1
+    if isinstance(multiple, int) and abs(multiple) > 10**15:
+        return MOST_REMAINDERS + 1
+    return int("".join(map(str, Decimal(repr(multiple)).normalize().as_tuple().digits))) or 1
 
 
 def _check_keyword(schema: dict[str, Any], keyword: str, place: str, param: str) -> None:

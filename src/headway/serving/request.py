@@ -14,9 +14,15 @@ class Toolset:
 
     specs: list[dict[str, Any]]  # as OpenAI writes them; all are shown to the model
     names: frozenset[str]  # those it may call
+    strict: frozenset[str]  # those whose schema holds also where no call must be made
     required: bool  # it must call one
     parallel: bool  # it may call several at once
     size: int  # characters of `specs`
+
+    @property
+    def callable(self) -> list[dict[str, Any]]:
+        """The function objects of `names`."""
+        return [spec["function"] for spec in self.specs if spec["function"]["name"] in self.names]
 
 
 @dataclass(frozen=True, slots=True)

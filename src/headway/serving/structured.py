@@ -13,7 +13,7 @@ from llguidance import regex_to_lark
 
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest
-from headway.serving.json_schema import check_schema
+from headway.serving.json_schema import check_schema, narrowed
 from headway.serving.request import Form
 
 Kind = Literal["json_object", "json_schema", "regex", "choice", "lark"]
@@ -88,7 +88,7 @@ def _source(grammar: dict[str, Any], limits: LimitSettings, param: str) -> str:
 
 
 def _with_options(schema: Any) -> Any:
-    return {**(schema if isinstance(schema, dict) else _of_bool(schema)), "x-guidance": _JSON_OPTIONS}
+    return {**(narrowed(schema) if isinstance(schema, dict) else _of_bool(schema)), "x-guidance": _JSON_OPTIONS}
 
 
 def _of_bool(schema: bool) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a reader of one generation gets: one Started, any number of Deltas, one Done; a failure is raised instead."""
 
+from array import array
 from typing import Literal
 
 import msgspec
@@ -18,10 +19,11 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The first step of the request has been planned."""
+    """The first step of the request has been planned. Tokens of a prompt that several share count for the first."""
 
     prompt_tokens: int
     cached_tokens: int
+    prompt: "array[int]"
 
 
 class Delta(msgspec.Struct, frozen=True):

@@ -1,15 +1,14 @@
 """Templates and tokenises off the event loop, in micro-batches."""
 
 import asyncio
-import os
 import sys
-import threading
 from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from headway.core.errors import HeadwayError
+from headway.core.priority import yield_to_streams
 from headway.serving.prompts import PromptEncoder
 from headway.serving.request import Prompt
 
@@ -25,7 +24,7 @@ class TextPool:
     def __init__(self, encoder: PromptEncoder) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._short = _Lane(encoder, "text", MAX_BATCH)
-        self._long = _Lane(encoder, "long-text", 1, _yield_to_streams)
+        self._long = _Lane(encoder, "long-text", 1, yield_to_streams)  # a megabyte takes a core for most of a second
 
     async def encode(self, prompt: Prompt) -> "array[int]":
         """Token ids as array('I'). Raises what the template or the tokenizer objects to."""
@@ -35,13 +34,6 @@ class TextPool:
     def close(self) -> None:
         self._short.close()
         self._long.close()
-
-
-def _yield_to_streams() -> None:
-    """A megabyte takes a core for most of a second: the step loop goes first. Linux gives each thread its own niceness;
-    elsewhere it would be the whole process's."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
 
 
 class _Lane:

@@ -75,7 +75,7 @@ def test_bins_are_rates() -> None:
 
 
 def test_simulated_requests_all_end_once() -> None:
-    result = loop_simulate.simulate(300)
+    result = loop_simulate.simulate(loop_simulate.SHORT, 300)
     assert result.outcomes is not None and sum(result.outcomes.values()) == 300
     assert result.outcomes["length"] > 200 and result.outcomes["cancelled"] > 0
     assert result.simulated_s > 0 and result.tokens > 300

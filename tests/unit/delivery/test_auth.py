@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,10 +41,16 @@ def test_an_open_server_asks_for_no_key_and_minds_none() -> None:
 def test_every_key_is_its_caller() -> None:
     made = settings(keys=KEYS, server={"api_key": "operator"})
     check = make_auth(lambda: made)
-    assert ask(check, "gold") == Caller("a", Lane.PRIORITY, Lane.PRIORITY, 3.0)
-    assert ask(check, "plain") == Caller("b", Lane.DEFAULT, Lane.DEFAULT, 1.0)
-    assert ask(check, "spare") == Caller("b", Lane.FLEX, Lane.FLEX, 1.0)
-    assert ask(check, "operator") == OPERATOR == Caller("", Lane.DEFAULT, Lane.PRIORITY, 1.0)
+    found = {key: ask(check, key) for key in ("gold", "plain", "spare", "operator")}
+    assert {key: replace(caller, key="") for key, caller in found.items()} == {
+        "gold": Caller("a", Lane.PRIORITY, Lane.PRIORITY, 3.0),
+        "plain": Caller("b", Lane.DEFAULT, Lane.DEFAULT, 1.0),
+        "spare": Caller("b", Lane.FLEX, Lane.FLEX, 1.0),
+        "operator": OPERATOR,
+    }
+    assert Caller("", Lane.DEFAULT, Lane.PRIORITY, 1.0) == OPERATOR
+    names = {caller.key for caller in found.values()}  # tell them apart, and show none of them
+    assert len(names) == 4 and not names & {"", *found}
 
 
 @pytest.mark.parametrize("sections", [{"keys": KEYS}, {"server": {"api_key": "operator"}}])

@@ -13,7 +13,7 @@ from headway.core.config import LimitSettings
 from headway.core.request import EngineRequest
 from headway.core.sampling import Sampling
 from headway.delivery.caller import ANYBODY
-from headway.delivery.openai_request import chat_request, completion_requests
+from headway.delivery.openai_request import chat_requests, completion_requests
 from headway.delivery.routes.generate import GenerateQuery
 from headway.delivery.schemas import ChatRequest, CompletionRequest
 from headway.scheduling.requirements import Requirements
@@ -38,7 +38,8 @@ def ends(field: dict[str, Any]) -> Iterator[float]:
 
 def cases(schema: Any) -> list[tuple[str, float]]:
     fields = schema.model_json_schema()["properties"]
-    return [(name, value) for name, field in fields.items() for value in ends(field)]
+    counts = ("n", "best_of")  # of requests; limits.max_choices bounds them
+    return [(name, value) for name, field in fields.items() if name not in counts for value in ends(field)]
 
 
 def is_taken_by_the_engine(request: Request) -> None:
@@ -63,7 +64,7 @@ def test_chat(name: str, value: float) -> None:
     more = {"max_tokens": {"min_tokens": 0}, "top_logprobs": {"logprobs": True}}.get(name, {})
     body = {"messages": [{"role": "user", "content": "x"}], name: value, **more}
     read = ChatRequest.model_validate_json(json.dumps(body))
-    is_taken_by_the_engine(chat_request(read, LimitSettings(), Timing(0.0), ANYBODY))
+    is_taken_by_the_engine(chat_requests(read, LimitSettings(), Timing(0.0), ANYBODY)[0])
 
 
 @pytest.mark.parametrize(("name", "value"), cases(CompletionRequest))

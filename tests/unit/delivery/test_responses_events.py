@@ -1,6 +1,7 @@
 """Whatever an answer is made of: its events alone tell the whole of it."""
 
 import json
+from array import array
 from itertools import pairwise
 from typing import Any
 
@@ -84,7 +85,11 @@ def test_the_events_tell_the_object(parts: list[Part], cuts: list[int], reason: 
     stream, whole = make(), make()
     edges = [0, *sorted(min(cut, len(parts)) for cut in cuts), len(parts)]
     deltas = [parts[a:b] for a, b in pairwise(edges)]
-    events = [Started(3, 0), *[AnswerDelta("", [], parts=some) for some in deltas], Done(reason, Usage(3, 9, 1, 4))]
+    events = [
+        Started(3, 0, array("I")),
+        *[AnswerDelta("", [], parts=some) for some in deltas],
+        Done(reason, Usage(3, 9, 1, 4)),
+    ]
     data = b"".join(stream.event(0, event) for event in events) + stream.end()
     for event in events:
         whole.add(0, event)
@@ -116,7 +121,11 @@ def test_an_answer_without_words_is_an_empty_message() -> None:
 def test_a_failure_keeps_what_there_was() -> None:
     for error, status in ((DeadlineExceeded("late"), "failed"), (RequestFailed("x", code="cancelled"), "cancelled")):
         events = make()
-        data = events.event(0, Started(1, 0)) + events.event(0, Delta("so", [1])) + events.event(0, Delta(" far", [2]))
+        data = (
+            events.event(0, Started(1, 0, array("I")))
+            + events.event(0, Delta("so", [1]))
+            + events.event(0, Delta(" far", [2]))
+        )
         last = read(data + events.failed(error))[-1]
         assert last["type"] == "response.failed" and last["response"]["status"] == status
         assert last["response"]["error"] == (
@@ -133,7 +142,7 @@ def test_a_failure_before_anything_has_a_beginning() -> None:
 
 def test_what_one_reader_is_told_changes_nothing() -> None:
     events = make()
-    events.event(0, Started(1, 0))
+    events.event(0, Started(1, 0, array("I")))
     before = events.snapshot()
     [told] = read(events.cut_off(DeadlineExceeded("late")))
     assert told == {
@@ -148,6 +157,6 @@ def test_what_one_reader_is_told_changes_nothing() -> None:
 
 def test_of_one_that_waits() -> None:
     events = ResponseEvents(ResponseObject("resp_00", {}, "queued"), 0, lambda token: b"x")
-    told = read(events.begin() + events.event(0, Started(1, 0)))
+    told = read(events.begin() + events.event(0, Started(1, 0, array("I"))))
     assert [event["type"] for event in told] == ["response.created", "response.queued", "response.in_progress"]
     assert [event["response"]["status"] for event in told] == ["queued", "queued", "in_progress"]

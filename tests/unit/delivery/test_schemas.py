@@ -14,6 +14,7 @@ COMPLETION = """model prompt best_of echo frequency_penalty logit_bias logprobs 
  stream stream_options suffix temperature top_p user"""
 CHAT_EXTRAS = {"chat_template_kwargs"}  # an object
 EXTRAS = {
+    "return_token_ids",
     "structured_outputs",
     "timeout",
     "on_timeout",

@@ -13,9 +13,9 @@ from headway.model.tokenizer import Tokenizer, load_tokenizer
 from headway.model.tool_grammar import CallGrammar
 
 STYLE = {style.name: style for style in STYLES}
+CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 WEATHER = {
     "name": "get_weather",
-    "strict": True,
     "parameters": {
         "type": "object",
         "properties": {"city": {"$ref": "#/$defs/city"}, "days": {"type": "integer"}},
@@ -24,7 +24,7 @@ WEATHER = {
         "$defs": {"city": {"type": "string"}},
     },
 }
-FUNCTIONS: list[dict[str, Any]] = [WEATHER, {"name": "get_time"}]
+FUNCTIONS: list[dict[str, Any]] = [WEATHER, {"name": "get_time", "parameters": CLOSED}]
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 TIME = '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
 WRONG = CALL.replace("city", "town")
@@ -72,8 +72,12 @@ def tokens_of(tokenizer: Tokenizer, text: str, special: dict[str, int]) -> list[
 
 
 def grammar(name: str, functions: Sequence[Any] = FUNCTIONS, *, parallel: bool = True, **more: Any) -> CallGrammar:
-    thinking, special = more.get("thinking"), more.get("special", {})
-    return CallGrammar(AnswerFormat(STYLE[name], True, thinking, special), functions, parallel)
+    format = AnswerFormat(STYLE[name], True, more.get("thinking"), more.get("special", {}))
+    return CallGrammar(format, functions, more.get("strict", ("get_weather", "get_time")), parallel)
+
+
+def free(made: CallGrammar, *, in_reasoning: bool = False, may_reason: bool = False) -> str:
+    return made.free(in_reasoning=in_reasoning, may_reason=may_reason)
 
 
 def required(made: CallGrammar, *, in_reasoning: bool = False, may_reason: bool = False) -> str:
@@ -120,15 +124,15 @@ def test_one_call(default_model: Path) -> None:
     ],
 )
 def test_free_text_until_a_call_begins(default_model: Path, text: str, good: bool) -> None:
-    made = grammar("hermes").free()
+    made = free(grammar("hermes"))
     assert accepts(default_model, made, text) == good
 
 
 def test_what_is_not_strict_may_have_any_arguments_in_free_text(default_model: Path) -> None:
-    loose = {**WEATHER, "strict": False}
-    made = grammar("hermes", [loose, FUNCTIONS[1]]).free()
-    assert accepts(default_model, made, WRONG)
-    assert not accepts(default_model, required(grammar("hermes", [loose])), WRONG)
+    made = grammar("hermes", strict=("get_time",))
+    assert accepts(default_model, free(made), WRONG)
+    assert not accepts(default_model, free(made), TIME.replace("{}", '{"x": 1}'))
+    assert not accepts(default_model, required(made), WRONG)
 
 
 def test_llama(default_model: Path) -> None:
@@ -136,7 +140,7 @@ def test_llama(default_model: Path) -> None:
     assert accepts(default_model, made, LLAMA)
     assert not accepts(default_model, made, LLAMA + LLAMA)
     assert not accepts(default_model, made, LLAMA.replace("city", "town"))
-    free = grammar("llama").free()
+    text_or_call = free(grammar("llama"))
     for text, good in [
         (LLAMA, True),
         ("Well. {}", True),
@@ -144,7 +148,7 @@ def test_llama(default_model: Path) -> None:
         (LLAMA.replace("city", "town"), False),
         (" {}", False),
     ]:
-        assert accepts(default_model, free, text) == good
+        assert accepts(default_model, text_or_call, text) == good
 
 
 # Any ids that the tokenizer has as special tokens: what counts is that the mark is no text.
@@ -155,9 +159,8 @@ def test_mistral(default_model: Path) -> None:
     made = grammar("mistral", special=MISTRAL)
     for text, good in [(f"[TOOL_CALLS][{ITEM}]", True), (f"[TOOL_CALLS][{ITEM}, {ITEM}]", True), (f"[{ITEM}]", False)]:
         assert accepts(default_model, required(made), text, MISTRAL) == good
-    free = made.free()
-    assert accepts(default_model, free, f"Hm.[TOOL_CALLS][{ITEM}]", MISTRAL)
-    assert not accepts(default_model, free, "Hm.[TOOL_CALLS] no", MISTRAL)
+    assert accepts(default_model, free(made), f"Hm.[TOOL_CALLS][{ITEM}]", MISTRAL)
+    assert not accepts(default_model, free(made), "Hm.[TOOL_CALLS] no", MISTRAL)
 
 
 def test_mistral_named(default_model: Path) -> None:
@@ -182,11 +185,18 @@ def test_something_else_than_a_call(default_model: Path) -> None:
 def test_reasoning_may_come_before_the_calls(default_model: Path, special: dict[str, int]) -> None:
     made = grammar("hermes", thinking=THINK, special=special)
     thought = f"<think>\nWhich < tool?\n</think>\n\n{CALL}"
-    free = required(made, may_reason=True)
-    assert accepts(default_model, free, thought, special) and accepts(default_model, free, CALL, special)
-    assert not accepts(default_model, free, f"Hm.</think>{CALL}", special)
+    may = required(made, may_reason=True)
+    assert accepts(default_model, may, thought, special) and accepts(default_model, may, CALL, special)
+    assert not accepts(default_model, may, f"Hm.</think>{CALL}", special)
     opened = required(made, in_reasoning=True, may_reason=True)
     assert accepts(default_model, opened, thought.removeprefix("<think>"), special)
     assert not accepts(default_model, opened, CALL, special)
+    loose = free(made, may_reason=True)
+    for text in (thought, f"<think>Hm.</think>\n\nHi. {CALL}", "Hi.", CALL):
+        assert accepts(default_model, loose, text, special)
+    assert not accepts(default_model, loose, f"<think>Hm.</think>{WRONG}", special)
+    loose = free(made, in_reasoning=True, may_reason=True)
+    assert accepts(default_model, loose, f"Hm.</think>Hi. {CALL}", special)
+    assert not accepts(default_model, loose, f"Hm.</think>{WRONG}", special)
     closed = required(made)
     assert accepts(default_model, closed, CALL, special) and not accepts(default_model, closed, thought, special)

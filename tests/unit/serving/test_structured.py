@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest
-from headway.model.grammar import Grammars
+from headway.model.grammar import GrammarError, Grammars
 from headway.model.tokenizer import load_tokenizer
 from headway.serving.structured import FIELDS, grammar_source, structured_form
 
@@ -99,6 +99,9 @@ def test_a_regex_is_matched_whole(accepts: Callable[[str, str], bool], regex: st
         ("[", "not JSON"),
         (None, "must be an object"),
         ({"const": float("inf")}, "not finite"),
+        ({"multipleOf": 999_983}, "'multipleOf'"),
+        ({"multipleOf": 10**6000}, "'multipleOf'"),
+        ({"allOf": [{"multipleOf": 0.97}, {"multipleOf": 89}]}, "'multipleOf'"),
         ({"const": "\ud800"}, "Unicode"),
         ({"enum": [str(i) for i in range(40_000)]}, "bytes"),
         ({"description": "x" * 70_000}, "bytes"),
@@ -158,3 +161,26 @@ def test_exactly_one_form() -> None:
             structured_form({name: value}, LIMITS, "it")
         assert caught.value.param == f"it.{name}"
     assert FIELDS.keys() == {"json", "json_object", "regex", "choice", "grammar"}
+
+
+def test_odd_values_are_left_to_the_compiler(accepts: Callable[[str, str], bool]) -> None:
+    for schema in ({"format": ["date"]}, {"format": "hostname", "maxLength": "x"}, {"multipleOf": True}, {"type": 3}):
+        with pytest.raises(GrammarError):
+            accepts(grammar_source("json_schema", schema, LIMITS, "it"), "1")
+
+
+@pytest.mark.parametrize(
+    ("form", "good", "bad"),
+    [
+        ("date", ["2024-02-29", "2000-02-29", "2023-12-31"], ["2023-02-29", "1900-02-29", "2023-04-31"]),
+        ("date-time", ["2024-02-29T23:59:59Z", "2023-01-01t00:00:00.5+01:00"], ["2023-02-29T00:00:00Z"]),
+        ("time", ["23:59:59Z"], ["22:59:60Z"]),
+        ("hostname", ["a.example.com", "a-b"], ["xn--X.com", "a..b", "-a", "a" * 64, "a." * 127 + "bc"]),
+        ("email", ["joe@example.com"], ["joe"]),
+        ("uuid", ["2eb8aa08-aa98-11ea-b4aa-73b441d16380"], ["2eb8aa08"]),
+    ],
+)
+def test_formats_are_kept(accepts: Callable[[str, str], bool], form: str, good: list[str], bad: list[str]) -> None:
+    source = grammar_source("json_schema", {"type": "string", "format": form, "maxLength": 300}, LIMITS, "it")
+    assert all(accepts(source, json.dumps(text)) for text in good)
+    assert not any(accepts(source, json.dumps(text)) for text in bad)

@@ -19,7 +19,9 @@ def models_router(frontend: Frontend) -> APIRouter:
             "object": "model",
             "created": created,
             "owned_by": "headway",
-            "max_model_len": frontend.context,
+            "max_model_len": frontend.context,  # as vLLM calls it
+            "context_length": frontend.context,
+            "capabilities": frontend.capabilities,
         }
 
     @router.head("/v1/models", include_in_schema=False)

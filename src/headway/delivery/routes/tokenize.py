@@ -25,7 +25,12 @@ def tokenize_router(frontend: Frontend, settings: Settings) -> APIRouter:
     router = APIRouter(tags=["Tokens"])
     limit = settings.server.max_body_bytes
 
-    @router.post("/tokenize", openapi_extra=takes(TokenizeRequest))
+    @router.post(
+        "/tokenize",
+        openapi_extra=takes(
+            TokenizeRequest, text={"prompt": "The sky is"}, chat={"messages": [{"role": "user", "content": "Hi"}]}
+        ),
+    )
     async def tokenize(request: Request) -> Response:
         """The token ids of a prompt, or of messages after the chat template."""
         body = await read_body(request, TokenizeRequest, limit)
@@ -41,7 +46,7 @@ def tokenize_router(frontend: Frontend, settings: Settings) -> APIRouter:
         head = b'{"count":%d,"max_model_len":%d,"tokens":[' % (len(tokens), frontend.context)
         return Response(b"%b%b]}" % (head, await _encode_ids(tokens)), media_type="application/json")
 
-    @router.post("/detokenize", openapi_extra=takes(DetokenizeRequest))
+    @router.post("/detokenize", openapi_extra=takes(DetokenizeRequest, ids={"tokens": [101, 102, 103]}))
     async def detokenize(request: Request) -> dict[str, Any]:
         """The text of token ids."""
         body = await read_body(request, DetokenizeRequest, limit)
