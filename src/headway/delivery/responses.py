@@ -21,6 +21,7 @@ from headway.delivery.responses_items import Item, Message, chat_messages, input
 from headway.delivery.responses_kept import KeptResponses
 from headway.delivery.responses_request import fitted, in_own_words, response_head, serving_request
 from headway.delivery.responses_schema import CompactRequest, InputFields, ResponseRequest
+from headway.delivery.responses_store import Stored
 from headway.delivery.stream_id import new_id
 from headway.serving.frontend import Frontend
 from headway.serving.generation import Generation
@@ -40,6 +41,16 @@ class Begun:
     events: ResponseEvents
     kept: bool
     background: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """A response without output, over as soon as it began: to go on from."""
+
+    id: str
+    items: list[Item]
+    events: bytes
+    kept: bool
 
 
 class Responses:
@@ -74,7 +85,7 @@ class Responses:
 
         `recent`: conversations by the ids of their last responses, beside those that are kept.
         """
-        kept = self.keeps(body)
+        kept = self._keeps(body)
         caller = caller_of(request)
         items = await self.context(body, caller, recent)
         asked = await self._asked(request, body, chat_messages(body.instructions, items), caller)
@@ -82,20 +93,18 @@ class Responses:
         events = self._events(body, asked, kept)
         return Begun(caller, items, generation, events, kept, bool(body.background))
 
-    async def warm(
-        self, request: HTTPConnection, body: ResponseRequest, recent: Mapping[str, list[Item]]
-    ) -> tuple[list[bytes], list[Item], str, bool]:
-        """The events of a response without output, to go on from; its items and id, and whether it is kept."""
-        kept = self.keeps(body)
+    async def warm(self, request: HTTPConnection, body: ResponseRequest, recent: Mapping[str, list[Item]]) -> Warmed:
+        """As `begin`, for a response that shall have no output."""
+        kept = self._keeps(body)
         caller = caller_of(request)
         items = await self.context(body, caller, recent)
         asked = await self._asked(request, body, chat_messages(body.instructions, items), caller)
         events = self._events(body, asked, kept)
-        sent = [event + b"\n\n" for event in events.nothing().split(b"\n\n")[:-1]]
-        id = events.response.id
+        warmed = Warmed(events.response.id, items, events.nothing(), kept)
         if kept:
-            await self._kept.keep_whole(caller.key, sent, events.snapshot(), items, id)
-        return sent, items, id, kept
+            sent = [event + b"\n\n" for event in warmed.events.split(b"\n\n")[:-1]]
+            await self._kept.keep_whole(Stored(warmed.id, caller.key, events.snapshot(), items, sent))
+        return warmed
 
     async def record(self, begun: Begun, early: bool) -> Recording:
         """Makes it, whoever reads. `early`: its id is told before it ends. Raises Overloaded."""
@@ -126,7 +135,7 @@ class Responses:
         before = recent[previous] if previous in recent else await self._kept.history(previous, caller.key)
         return [*before, *own]
 
-    def keeps(self, body: ResponseRequest) -> bool:
+    def _keeps(self, body: ResponseRequest) -> bool:
         """Whether the response is stored. Raises InvalidRequest where it must be and cannot."""
         if body.stream_options is not None and not body.stream:
             raise InvalidRequest("stream_options needs stream: true", param="stream_options")

@@ -85,9 +85,9 @@ class KeptResponses:
             self._write(self._store.begin(Stored(id, key, live.response, items)))
         return recording
 
-    async def keep_whole(self, key: str, events: list[bytes], response: bytes, items: list[Item], id: str) -> None:
+    async def keep_whole(self, stored: Stored) -> None:
         """Keeps one that is over when it begins."""
-        await self._store.finish(Stored(id, key, response, items, events))
+        await self._store.finish(stored)
 
     def _ended(self, recording: Recording) -> None:
         live = self._live[recording.id]

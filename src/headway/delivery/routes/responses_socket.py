@@ -122,10 +122,10 @@ class Conversations:
             previous = body.previous_response_id
             check_model(body.model, self._model)
             if body.generate is False:
-                sent, items, id, kept = await self._responses.warm(incoming.request, body, self._recent)
-                if not kept:
-                    self._remember(id, items)
-                await self._send(b"".join(sent), name)
+                warmed = await self._responses.warm(incoming.request, body, self._recent)
+                if not warmed.kept:
+                    self._remember(warmed.id, warmed.items)
+                await self._send(warmed.events, name)
                 return
             begun = await self._responses.begin(incoming.request, body, self._recent)
             recording = await self._responses.record(begun, early=True)
