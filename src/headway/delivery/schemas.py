@@ -188,9 +188,16 @@ class TextPart(Schema):
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
+Parsed = Annotated[
+    dict[str, Any] | None,
+    Field(description="Without effect: what the openai clients add to a message that they have parsed."),
+]
+
+
 class CalledFunction(Schema):
     name: ToolName
     arguments: str  # JSON text
+    parsed_arguments: Parsed = None  # arguments again
 
 
 class ToolCall(Schema):
@@ -199,6 +206,7 @@ class ToolCall(Schema):
     id: str = Field(min_length=1, max_length=256)
     type: Literal["function"] = "function"
     function: CalledFunction
+    index: int | None = Field(None, ge=0, le=MOST, description="Without effect: a call of a stream has it.")
 
 
 class Message(Schema):
@@ -218,6 +226,7 @@ class Message(Schema):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     annotations: RefusedList = None  # openai-python's message.model_dump() has it
+    parsed: Parsed = None  # content again
 
 
 def _check_content(value: Any) -> str | None:

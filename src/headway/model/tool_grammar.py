@@ -9,6 +9,8 @@ from headway.model.answer_format import AnswerFormat
 
 MOST_CALLS = 16  # in one answer that must have some: a small model would go on for ever
 _NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
+# Keywords that may say more about properties than `properties` does.
+_MORE_PROPERTIES = frozenset({"additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref"})
 _TEXT = "TEXT: /(.|\\n)*/"
 
 
@@ -92,8 +94,15 @@ class CallGrammar:
 
 
 def arguments_schema(function: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a function's arguments, which are always an object."""
-    return {"type": "object", **(function.get("parameters") or _NO_ARGUMENTS)}
+    """The JSON schema of a function's arguments, which are always an object.
+
+    Of its own parameters alone, unless it says otherwise: a small model would invent others without end, and the
+    function would not take them.
+    """
+    schema = {"type": "object", **(function.get("parameters") or _NO_ARGUMENTS)}
+    if "properties" in schema and not _MORE_PROPERTIES & schema.keys():
+        schema["additionalProperties"] = False
+    return schema
 
 
 def _text(text: str) -> str:
