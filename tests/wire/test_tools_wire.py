@@ -113,6 +113,26 @@ def test_the_result_goes_back_and_the_answer_comes(tools_rig: Rig) -> None:
     assert second.message.tool_calls is None
 
 
+def test_what_clients_add_to_a_message_may_come_back(tools_rig: Rig) -> None:
+    """openai-python's and openai-node's parsed messages, and those that they put together from a stream."""
+    function = {"name": "get_weather", "arguments": ARGUMENTS}
+    call = {"id": "a", "type": "function", "function": function}
+    added = {**call, "index": 0, "function": {**function, "parsed_arguments": json.loads(ARGUMENTS)}}
+    result = {"role": "tool", "tool_call_id": "a", "content": "sunny"}
+    counts, texts = set(), set()
+    for said in (
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "assistant", "content": None, "refusal": None, "parsed": None, "tool_calls": [added]},
+        {"role": "assistant", "content": "", "parsed": {"a": 1}, "annotations": [], "tool_calls": [added]},
+    ):
+        body = {"messages": [*user("weather?"), said, result], "tools": TOOLS}
+        answer = tools_rig.http.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        counts.add(answer.json()["usage"]["prompt_tokens"])
+        texts.add(answer.json()["choices"][0]["message"]["content"])
+    assert texts == {"It is sunny."} and len(counts) == 1
+
+
 def test_calls_in_parallel_and_text_before_them(tools_rig: Rig) -> None:
     choice = whole(tools_rig, "both", tools=TOOLS)
     assert choice.message.content == "Let me look."

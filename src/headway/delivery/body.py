@@ -1,5 +1,8 @@
 """Reads request bodies: bounded, strictly parsed."""
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +17,8 @@ Body = TypeVar("Body", bound=BaseModel)
 # object, in one go and under the GIL, so all streams wait for it: 8 MiB of hostile JSON would hold them up for seconds.
 MOST_PARTS = 32_768  # strings (keys too), lists and objects
 MOST_VALUES = 262_144  # numbers and everything else between commas
+LINGER_BYTES = 64 << 20  # of a body that is too large, read on only for the sake of the answer
+LINGER_S = 5.0
 
 __all__ = ["ClientDisconnect", "read_body", "read_bytes"]
 
@@ -21,16 +26,31 @@ __all__ = ["ClientDisconnect", "read_body", "read_bytes"]
 async def read_bytes(request: Request, limit: int) -> bytes:
     """The body as it came. Raises BodyTooLarge and ClientDisconnect."""
     declared = request.headers.get("content-length", "")
+    stream = request.stream()
     if declared.isdecimal() and int(declared) > limit:
+        await _discard(stream)
         raise BodyTooLarge(f"the body has {declared} bytes; at most {limit} are taken")
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
+    async for chunk in stream:
         size += len(chunk)
         if size > limit:
+            await _discard(stream)
             raise BodyTooLarge(f"the body has more than {limit} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def _discard(stream: AsyncIterator[bytes]) -> None:
+    """Reads on for a while. A client that is still sending when the connection is closed never sees the answer: what it
+    sends then is met by a reset."""
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S):
+            async for chunk in stream:
+                size += len(chunk)
+                if size > LINGER_BYTES:
+                    return
 
 
 async def read_body(request: Request, kind: type[Body], limit: int) -> Body:

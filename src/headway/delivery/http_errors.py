@@ -171,5 +171,5 @@ def _path(parts: tuple[Any, ...]) -> str:
     """("messages", 0, "content") as "messages.0.content"; pydantic's notes in between are not the client's spelling."""
     if parts[:1] == ("query",):
         parts = parts[1:]
-    names = [str(p) for p in parts if not (isinstance(p, str) and (p == "[key]" or "[" in p))]
+    names = [str(p) for p in parts if not (isinstance(p, str) and "[" in p.removesuffix("[]"))]
     return ".".join(names)[:200]

@@ -7,7 +7,7 @@ from typing import Any
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest
 from headway.delivery.schemas import ChatRequest, Message
-from headway.delivery.tool_schemas import AllowedTools, NamedTool, Tool
+from headway.delivery.tool_schemas import AllowedTools, NamedTool, Tool, ToolCall
 from headway.serving.request import Toolset
 
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -66,8 +66,7 @@ def chat_messages(messages: list[Message]) -> list[dict[str, Any]]:
             entry["reasoning_content"] = message.reasoning_content
         if message.tool_calls:
             entry["tool_calls"] = [
-                _call(call.model_dump(), f"{here}.tool_calls.{n}.function.arguments")
-                for n, call in enumerate(message.tool_calls)
+                _call(call, f"{here}.tool_calls.{n}.function.arguments") for n, call in enumerate(message.tool_calls)
             ]
             calls |= {call.id: call.function.name for call in message.tool_calls}
         if message.role == "tool":
@@ -92,15 +91,17 @@ def _check_role(message: Message, here: str) -> None:
         raise InvalidRequest(said, param=f"{here}.content", code="missing_required_parameter")
 
 
-def _call(call: dict[str, Any], param: str) -> dict[str, Any]:
-    """Raises InvalidRequest for arguments that are no JSON object; templates write them as one."""
+def _call(call: ToolCall, param: str) -> dict[str, Any]:
+    """As templates take it. Raises InvalidRequest for arguments that are no JSON object, which they write them as."""
+    function = call.function
     try:
-        arguments = json.loads(call["function"]["arguments"] or "{}")
+        arguments = json.loads(function.arguments or "{}")
     except ValueError as error:
         raise InvalidRequest(f"{param} are not JSON: {error}", param=param) from None
     if not isinstance(arguments, dict):
         raise InvalidRequest(f"{param} must be the JSON text of an object", param=param)
-    return call
+    said = {"name": function.name, "arguments": function.arguments}
+    return {"id": call.id, "type": call.type, "function": said}
 
 
 def _check_tools(tools: list[Tool]) -> None:

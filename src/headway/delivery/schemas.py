@@ -179,6 +179,7 @@ class Message(Schema):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     annotations: RefusedList = None  # openai-python's message.model_dump() has it
+    parsed: dict[str, Any] | None = NO_EFFECT  # content again
 
 
 def _check_content(value: Any) -> str | None:

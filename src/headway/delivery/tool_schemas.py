@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, FailFast, Field, Tag
 
-from headway.delivery.schema import Schema
+from headway.delivery.schema import NO_EFFECT, Schema
 
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
@@ -12,6 +12,7 @@ ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 class CalledFunction(Schema):
     name: ToolName
     arguments: str  # JSON text
+    parsed_arguments: dict[str, Any] | None = NO_EFFECT  # what the openai clients add to a call they have parsed
 
 
 class ToolCall(Schema):
@@ -20,6 +21,7 @@ class ToolCall(Schema):
     id: str = Field(min_length=1, max_length=256)
     type: Literal["function"] = "function"
     function: CalledFunction
+    index: int | None = NO_EFFECT  # a call of a stream has it
 
 
 class Function(Schema):

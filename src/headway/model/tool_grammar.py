@@ -8,6 +8,9 @@ from typing import Any
 from headway.model.answer_format import AnswerFormat
 
 MOST_CALLS = 16  # in one answer that must have some: a small model would go on for ever
+_NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
+# Keywords that may say more about properties than `properties` does.
+_MORE_PROPERTIES = frozenset({"additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref"})
 _TEXT = "TEXT: /(.|\\n)*/"
 
 
@@ -83,7 +86,7 @@ class CallGrammar:
                 head = _text(f'{{"name": "{function["name"]}", "{key}": ')
                 lines.append(f'call_{n}: {head} arguments_{n} "}}"')
             held = function["name"] in self.strict or not only_strict
-            schema = {"type": "object", **(function["parameters"] if held else {})}
+            schema = arguments_schema(function) if held else {"type": "object"}
             lines.append(f"arguments_{n}: %json {json.dumps(schema)}")
         return lines
 
@@ -96,6 +99,18 @@ class CallGrammar:
     def _mark(self, mark: str) -> str:
         index = self.format.special.get(mark)
         return _text(mark) if index is None else f"<[{index}]>"
+
+
+def arguments_schema(function: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a function's arguments, which are always an object.
+
+    Of its own parameters alone, unless it says otherwise: a small model would invent others without end, and the
+    function would not take them.
+    """
+    schema = {"type": "object", **(function.get("parameters") or _NO_ARGUMENTS)}
+    if "properties" in schema and not _MORE_PROPERTIES & schema.keys():
+        schema["additionalProperties"] = False
+    return schema
 
 
 def _text(text: str) -> str:

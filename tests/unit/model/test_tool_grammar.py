@@ -10,7 +10,7 @@ import pytest
 
 from headway.model.answer_format import STYLES, AnswerFormat
 from headway.model.tokenizer import Tokenizer, load_tokenizer
-from headway.model.tool_grammar import CallGrammar
+from headway.model.tool_grammar import CallGrammar, arguments_schema
 
 STYLE = {style.name: style for style in STYLES}
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -200,3 +200,22 @@ def test_reasoning_may_come_before_the_calls(default_model: Path, special: dict[
     assert not accepts(default_model, loose, f"Hm.</think>{WRONG}", special)
     closed = required(made)
     assert accepts(default_model, closed, CALL, special) and not accepts(default_model, closed, thought, special)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "closed"),
+    [
+        (None, True),
+        ({"type": "object", "properties": {}}, True),
+        ({"properties": {"a": {}}}, True),
+        ({"type": "object"}, False),  # any arguments
+        ({"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}, False),
+        ({"properties": {"a": {}}, "patternProperties": {"^x": {}}}, False),
+        ({"properties": {"a": {}}, "anyOf": [{"required": ["b"]}]}, False),
+        ({"properties": {"a": {}}, "$ref": "#/$defs/b", "$defs": {"b": {}}}, False),
+    ],
+)
+def test_a_function_takes_its_own_parameters_alone(parameters: Any, closed: bool) -> None:
+    schema = arguments_schema({"name": "f", "parameters": parameters})
+    assert (schema.get("additionalProperties") is False) == closed
+    assert schema["type"] == "object" and schema.items() >= (parameters or {}).items()

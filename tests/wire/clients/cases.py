@@ -24,6 +24,10 @@ LONG = 400  # tokens, more than it makes in that time
 class Weather(pydantic.BaseModel):
     """The weather in a city."""
 
+    model_config = pydantic.ConfigDict(
+        extra="forbid"
+    )  # else any more arguments are as valid, and a small model likes them
+
     city: Literal["Paris", "Rome"]
     days: int = pydantic.Field(ge=1, le=14)
 

@@ -58,9 +58,14 @@ def tools() -> Any:
     built = litellm.stream_chunk_builder(chunks, messages=messages).choices[0].message
     calls = [[call.function.name, call.function.arguments] for call in message.tool_calls]
     assert calls == [[call.function.name, call.function.arguments] for call in built.tool_calls]
-    result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "name": calls[0][0], "content": WEATHER}
-    answer = ask(messages=[*messages, message, result], tool_choice="none", **common)
-    return {"calls": calls, "answer": answer.choices[0].message.content}
+    texts = set()
+    for said in (message, message.model_dump(), built, built.model_dump()):
+        called = (said if isinstance(said, dict) else said.model_dump())["tool_calls"][0]["id"]
+        result = {"role": "tool", "tool_call_id": called, "name": calls[0][0], "content": WEATHER}
+        answer = ask(messages=[*messages, said, result], tool_choice="none", **common)
+        texts.add(answer.choices[0].message.content)
+    [text] = texts
+    return {"calls": calls, "answer": text}
 
 
 def structured() -> Any:

@@ -44,9 +44,14 @@ async function tools() {
   const streamed = await client().chat.completions.stream(given).finalMessage();
   const calls = (m) => m.tool_calls.map((c) => [c.function.name, c.function.arguments]);
   if (JSON.stringify(calls(streamed)) !== JSON.stringify(calls(message))) throw new Error("streamed is not whole");
-  messages.push(message, { role: "tool", tool_call_id: message.tool_calls[0].id, content: WEATHER });
-  const last = await client().chat.completions.create({ ...common, messages, tools: [tool], tool_choice: "none" });
-  return { calls: calls(message), answer: last.choices[0].message.content };
+  const texts = new Set();
+  for (const said of [message, streamed]) {
+    const more = [said, { role: "tool", tool_call_id: said.tool_calls[0].id, content: WEATHER }];
+    const next = { ...common, messages: [...messages, ...more], tools: [tool], tool_choice: "none" };
+    texts.add((await client().chat.completions.create(next)).choices[0].message.content);
+  }
+  if (texts.size !== 1) throw new Error("the same history, another answer");
+  return { calls: calls(message), answer: [...texts][0] };
 }
 
 async function runner() {

@@ -83,9 +83,18 @@ def tools() -> Any:
             streamed += (call.function and call.function.arguments) or ""
     [call] = message.tool_calls
     assert streamed == call.function.arguments
-    messages += [message, {"role": "tool", "tool_call_id": call.id, "content": WEATHER}]
-    last = client().chat.completions.create(messages=messages, tools=[strict], tool_choice="none", **common)
-    return {"calls": [[call.function.name, call.function.arguments]], "answer": last.choices[0].message.content}
+    with client().chat.completions.stream(
+        messages=messages, tools=[strict], tool_choice="required", **common
+    ) as events:
+        built = events.get_final_completion().choices[0].message
+    texts = set()
+    for said in (message, message.model_dump(), parsed.choices[0].message, built, built.model_dump()):
+        called = (said if isinstance(said, dict) else said.model_dump())["tool_calls"][0]["id"]
+        more = [said, {"role": "tool", "tool_call_id": called, "content": WEATHER}]
+        last = client().chat.completions.create(messages=messages + more, tools=[strict], tool_choice="none", **common)
+        texts.add(last.choices[0].message.content)
+    [answer] = texts
+    return {"calls": [[call.function.name, call.function.arguments]], "answer": answer}
 
 
 def structured() -> Any:

@@ -63,7 +63,9 @@ def stream() -> Any:
 
 def tools() -> Any:
     """One call that must be made, and its result sent back."""
-    tool = ToolDefinition("get_weather", Weather.model_json_schema(), "The weather in a city.")
+    tool = ToolDefinition(
+        name="get_weather", parameters_json_schema=Weather.model_json_schema(), description="The weather in a city."
+    )
     settings: Any = {"temperature": 0.0, "max_tokens": 200, "parallel_tool_calls": False}
     question = ModelRequest.user_text_prompt(WEATHER_QUESTION)
     must = ModelRequestParameters(function_tools=[tool], allow_text_output=False)
