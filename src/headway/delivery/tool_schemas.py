@@ -62,7 +62,8 @@ class AllowedTools(Schema):
 
 
 def _kind_of_choice(value: Any) -> str:
-    kind = value.get("type") if isinstance(value, dict) else None
+    # As it is read, and as it is written.
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
     return f"[{kind}]" if kind in ("function", "allowed_tools") else "[word]"
 
 

@@ -1,5 +1,8 @@
 """Every field that OpenAI documents is listed: none is unknown, none is silently ignored."""
 
+import json
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -44,3 +47,21 @@ def test_a_thousand_wrong_items_are_one_error() -> None:
     with pytest.raises(ValidationError) as caught:
         ChatRequest.model_validate_json('{"messages":[' + "1," * 1000 + "1]}")
     assert caught.value.error_count() == 1
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "auto",
+        {"type": "function", "function": {"name": "f"}},
+        {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]},
+        },
+    ],
+)
+def test_a_tool_choice_is_written_as_it_was_read(choice: Any) -> None:
+    """By its text the second sending of a resumable request is known."""
+    body = {"messages": [{"role": "user", "content": "x"}], "tool_choice": choice}
+    read = ChatRequest.model_validate_json(json.dumps(body))
+    assert json.loads(read.model_dump_json(exclude_unset=True)) == body
