@@ -1,6 +1,5 @@
 """Items that go into a response."""
 
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, FailFast, Field, Tag, WithJsonSchema
@@ -9,6 +8,9 @@ from pydantic_core import PydanticCustomError
 from headway.delivery.schema import Refused, RefusedFlag, Schema
 from headway.delivery.tool_schemas import ToolName
 
+LONGEST_ID = 256
+Id = Annotated[str | None, Field(max_length=LONGEST_ID)]
+CallId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 ItemStatus = Literal["in_progress", "completed", "incomplete"] | None
 TEXT_PARTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 PART_FIELDS = {"type", "text", "refusal", "annotations", "logprobs"}  # the last two come back from our own output
@@ -23,7 +25,7 @@ def _check_content(value: Any) -> str:
     texts = []
     for part in value:
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in TEXT_PARTS:
+        if not isinstance(kind, str) or kind not in TEXT_PARTS:
             name = kind if isinstance(kind, str) else "without a type"
             message = "content parts of type {name} are not supported"
             raise PydanticCustomError("unsupported", message, {"name": name[:50]})
@@ -47,28 +49,19 @@ class MessageItem(Schema):
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
     content: Content
-    id: str | None = None
+    id: Id = None
     status: ItemStatus = None
     phase: Literal["commentary", "final_answer"] | None = None
-
-
-def _check_arguments(text: str) -> str:
-    try:
-        if isinstance(json.loads(text or "{}"), dict):
-            return text
-    except (ValueError, RecursionError):
-        pass
-    raise PydanticCustomError("arguments", "must be the JSON text of an object")
 
 
 class FunctionCallItem(Schema):
     """A call that the model has made."""
 
     type: Literal["function_call"]
-    call_id: str = Field(min_length=1, max_length=256)
+    call_id: CallId
     name: ToolName
-    arguments: Annotated[str, AfterValidator(_check_arguments)]
-    id: str | None = None
+    arguments: str
+    id: Id = None
     status: ItemStatus = None
     namespace: Refused = None
     caller: Refused = None
@@ -79,11 +72,11 @@ class FunctionCallOutputItem(Schema):
     """The result of one."""
 
     type: Literal["function_call_output"]
-    call_id: str = Field(min_length=1, max_length=256)
+    call_id: CallId
     output: Content
-    id: str | None = None
+    id: Id = None
     status: ItemStatus = None
-    name: str | None = None
+    name: Id = None
     namespace: Refused = None
     caller: Refused = None
     created_by: Refused = None
@@ -98,7 +91,7 @@ class ReasoningItem(Schema):
     """What the model thought before an answer; shown to models whose chat template knows it."""
 
     type: Literal["reasoning"]
-    id: str | None = None
+    id: Id = None
     summary: Annotated[list[ReasoningPart], FailFast()] = Field(default_factory=list)
     content: Annotated[list[ReasoningPart] | None, FailFast()] = None
     encrypted_content: Refused = None
@@ -110,7 +103,7 @@ class CompactionItem(Schema):
 
     type: Literal["compaction"]
     encrypted_content: str
-    id: str | None = None
+    id: Id = None
     created_by: Refused = None
 
 

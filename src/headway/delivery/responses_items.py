@@ -29,7 +29,18 @@ def input_items(given: str | Sequence[Given] | None, worker: int) -> list[Item]:
         return []
     if isinstance(given, str):
         return [_message("user", given, new_id("msg_", worker))]
+    for index, item in enumerate(given):
+        if isinstance(item, FunctionCallItem) and not _is_object(item.arguments):
+            here = f"input.{index}.arguments"
+            raise InvalidRequest(f"{here} must be the JSON text of an object", param=here)
     return [_kept(item, worker) for item in given]
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text or "{}"), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _kept(item: Given, worker: int) -> Item:

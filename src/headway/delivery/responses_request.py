@@ -211,6 +211,6 @@ def _chat_choice(choice: Any) -> Any:
 
 
 def _listed(tools: Any) -> Sequence[dict[str, Any]]:
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) and "type" in tool for tool in tools):
-        raise InvalidRequest("tool_choice.tools must be a list of tools", param="tool_choice.tools")
+    if not isinstance(tools, list) or not all(isinstance(t, dict) and t.get("type") == "function" for t in tools):
+        raise InvalidRequest("tool_choice.tools must be a list of functions", param="tool_choice.tools")
     return tools

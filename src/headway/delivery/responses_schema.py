@@ -8,8 +8,8 @@ from pydantic_core import PydanticCustomError
 
 from headway.delivery.responses_item_schema import InputItem
 from headway.delivery.schema import NO_EFFECT, Refused, RefusedFlag, RefusedList, Schema
-from headway.delivery.schemas import LONGEST_TIMEOUT_S, MOST, OnTimeout, ServiceTier, User
-from headway.delivery.tool_schemas import ToolName
+from headway.delivery.schemas import LONGEST_TIMEOUT_S, MOST, Label, Metadata, OnTimeout, ServiceTier, Stop, User
+from headway.delivery.tool_schemas import Effort, ToolName
 
 
 class _FirstFault(FailFast):
@@ -44,7 +44,7 @@ def _one_of(kind: str, *known: str) -> Any:
 class FunctionTool(Schema):
     """A function that the model may call."""
 
-    type: Annotated[str, _one_of("tool of type", "function")]
+    type: Literal["function"]
     name: ToolName
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -71,7 +71,7 @@ class TextConfig(Schema):
 
 
 class ReasoningConfig(Schema):
-    effort: Any = None  # as in a chat, and checked there
+    effort: Effort = None
     summary: Annotated[Any, _one_of("summary", "auto")] = None  # what a model thought is given in full
     generate_summary: Annotated[Any, _one_of("summary", "auto")] = None
     context: Annotated[Any, _one_of("context", "auto")] = None
@@ -107,8 +107,6 @@ Includable = Literal[
     "computer_call_output.output.image_url",
     "code_interpreter_call.outputs",
 ]
-MetadataKey = Annotated[str, Field(max_length=64)]
-MetadataValue = Annotated[str, Field(max_length=512)]
 
 
 class InputFields(Schema):
@@ -152,19 +150,19 @@ class ResponseRequest(PromptFields):
     top_logprobs: int | None = Field(None, ge=0)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    metadata: Annotated[dict[MetadataKey, MetadataValue] | None, Field(max_length=16)] = None
+    metadata: Metadata | None = None
     service_tier: ServiceTier = None
     user: User = None
     # Accepted without effect.
-    safety_identifier: str | None = NO_EFFECT
-    prompt_cache_key: str | None = NO_EFFECT
+    safety_identifier: Label | None = NO_EFFECT
+    prompt_cache_key: Label | None = NO_EFFECT
     prompt_cache_options: PromptCacheOptions | None = NO_EFFECT
-    prompt_cache_retention: str | None = NO_EFFECT
+    prompt_cache_retention: Label | None = NO_EFFECT
     # Headway's own, as in a chat.
     top_k: int | None = Field(None, ge=-1, le=MOST)
     min_p: float | None = Field(None, ge=0, le=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**64)
-    stop: Any = None  # checked with the chat's
+    stop: Stop = None
     timeout: float | None = Field(None, gt=0, le=LONGEST_TIMEOUT_S)
     on_timeout: OnTimeout = None
     # Refused.
@@ -199,8 +197,8 @@ class CompactRequest(InputFields):
     model: str | None  # required, as OpenAI has it here
     service_tier: ServiceTier = None
     # Accepted without effect.
-    prompt_cache_key: str | None = NO_EFFECT
+    prompt_cache_key: Label | None = NO_EFFECT
     prompt_cache_options: PromptCacheOptions | None = NO_EFFECT
-    prompt_cache_retention: str | None = NO_EFFECT
+    prompt_cache_retention: Label | None = NO_EFFECT
     # Refused.
     image: Refused = None

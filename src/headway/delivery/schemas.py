@@ -104,6 +104,13 @@ class StructuredOutputs(Schema):
     structural_tag: Refused = None
 
 
+Stop = Annotated[
+    Any,
+    AfterValidator(lambda value: _check_stop(value)),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+
+
 class Common(Schema):
     """What both endpoints take."""
 
@@ -124,11 +131,7 @@ class Common(Schema):
     max_tokens: int | None = Field(None, ge=1, le=MOST)
     min_tokens: int | None = Field(None, ge=0, le=MOST)
     ignore_eos: bool | None = None
-    stop: Annotated[
-        Any,
-        AfterValidator(lambda value: _check_stop(value)),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-    ] = None
+    stop: Stop = None
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
     timeout: float | None = Field(None, gt=0, le=LONGEST_TIMEOUT_S)  # seconds from HTTP arrival to the end
     on_timeout: OnTimeout = None

@@ -1,6 +1,6 @@
 """/v1/responses: make, read, follow, cancel and delete responses, count their tokens, sum up conversations."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
@@ -19,8 +19,11 @@ from headway.delivery.responses_schema import CompactRequest, Includable, InputT
 from headway.delivery.stream_id import LONGEST_AFTER
 from headway.serving.frontend import Frontend
 
-Include = Annotated[list[Includable] | None, Query(alias="include[]")]
-PlainInclude = Annotated[list[Includable] | None, Query(alias="include")]
+# What a response has of these it has anyway; only what is none of them is refused.
+Include = Annotated[list[str] | None, Query(json_schema_extra={"items": {"enum": list(get_args(Includable))}})]
+Bracketed = Annotated[
+    list[str] | None, Query(alias="include[]", include_in_schema=False)
+]  # as OpenAI's clients send it
 
 
 def responses_router(frontend: Frontend, settings: Settings, responses: Responses, kept: KeptResponses) -> APIRouter:
@@ -60,10 +63,11 @@ def responses_router(frontend: Frontend, settings: Settings, responses: Response
         stream: bool = False,
         starting_after: Annotated[int | None, Query(ge=0, le=LONGEST_AFTER)] = None,
         include: Include = None,
-        plain_include: PlainInclude = None,
+        bracketed: Bracketed = None,
         include_obfuscation: bool = False,
     ) -> Response:
         """A stored response as it is now or, with `stream`, its events: all, or those after `starting_after`."""
+        _check_include(include, bracketed)
         if include_obfuscation:
             raise InvalidRequest("include_obfuscation is not supported", param="include_obfuscation")
         if starting_after is not None and not stream:
@@ -98,12 +102,19 @@ def responses_router(frontend: Frontend, settings: Settings, responses: Response
         order: Literal["asc", "desc"] = "desc",
         after: str | None = None,
         include: Include = None,
-        plain_include: PlainInclude = None,
+        bracketed: Bracketed = None,
     ) -> Response:
         """What a response was made from, with the items of the conversation that it went on with."""
+        _check_include(include, bracketed)
         found = await kept.locate(request, id)
         if isinstance(found, Response):
             return found
         return JSONResponse(page(found.items, limit, order, after))
 
     return router
+
+
+def _check_include(*given: list[str] | None) -> None:
+    for name in (name for names in given for name in names or ()):
+        if name not in get_args(Includable):
+            raise InvalidRequest(f"include: {name[:50]!r} is not known", param="include")
