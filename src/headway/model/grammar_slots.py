@@ -73,7 +73,8 @@ class GrammarSlots:
 
     def fill(self, slots: Sequence[int]) -> "Future[dict[int, str]]":
         """Writes the masks of these slots, which are ready, on another thread; gives the errors of those without."""
-        return self._filler.submit(self._fill, slots)
+        # The masks are looked up here: made by whichever thread came first, they could be made twice.
+        return self._filler.submit(self._fill, slots, self.masks.view(np.int32))
 
     def take(self, slot: int, token: int) -> tuple[int, ...]:
         """The slot's sequence has got `token`; the tokens that follow it for certain, which the slot has taken too."""
@@ -103,10 +104,9 @@ class GrammarSlots:
 
     # -- on the masks' thread --------------------------------------------------------------------------------------
 
-    def _fill(self, slots: Sequence[int]) -> dict[int, str]:
+    def _fill(self, slots: Sequence[int], masks: NDArray[np.int32]) -> dict[int, str]:
         if self._executor is None:
             self._executor = llguidance.LLExecutor(self._threads)
-        masks = self.masks.view(np.int32)
         states = [(slot, self._states[slot]) for slot in slots]
         llguidance.numpy.fill_next_token_bitmask_par(
             self._executor, [(state.compiling.result(), slot) for slot, state in states], masks

@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,3 +195,19 @@ def test_compiled_grammars_are_kept_within_bounds(grammars: Grammars, monkeypatc
     for _ in range(6):
         grammars.matcher(texts[0])
     assert compiled[4:] == [texts[0]]
+
+
+def test_the_first_masks_are_those_that_the_step_reads(slots: GrammarSlots, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads look at them; whoever of them came first, there is one array, made before the other looks."""
+    makers, zeros = [], np.zeros
+
+    def made(*given: Any, **named: Any) -> Any:
+        makers.append(threading.current_thread())
+        return zeros(*given, **named)
+
+    monkeypatch.setattr("headway.model.grammar_slots.np.zeros", made)
+    slots.open(0, source("regex", "a+"), array("I"), jump=True)
+    assert slots.ready(0, 10)
+    assert slots.fill([0]).result() == {}
+    assert slots.masks.any()
+    assert makers == [threading.current_thread()]
