@@ -10,7 +10,7 @@ port=${PORT:-8123}
 url=http://127.0.0.1:$port
 tokenizer=$place/tokenizer
 tools=("$@")
-[ $# -gt 0 ] || tools=(guidellm aiperf vllm)
+[ $# -gt 0 ] || tools=(guidellm aiperf vllm sglang)
 mkdir -p "$place/logs"
 
 # The default model's own tokenizer, as transformers reads it: no tool needs to fetch one.
@@ -24,6 +24,7 @@ folder.mkdir(exist_ok=True)
 end = tokenizer.name_of(tokenizer.end_ids[0])
 named = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": end, "eos_token": end, "pad_token": end}
 (folder / "tokenizer.json").write_text(tokenizer.exact().to_str())
+(folder / "config.json").write_text(json.dumps({"model_type": "llama"}))  # sglang wants one
 (folder / "tokenizer_config.json").write_text(json.dumps({**named, "model_max_length": 8192}))
 PY
 
@@ -71,6 +72,14 @@ main(parser.parse_args())' --backend openai-chat --base-url "$url" --endpoint /v
     --request-rate 1 --ignore-eos --disable-tqdm
 }
 vllm_good='Failed requests: *0'
+
+sglang() {
+  environment sglang sglang==0.5.23
+  "$place/sglang/bin/python" -m sglang.benchmark.serving --backend sglang-oai-chat --base-url "$url" \
+    --model "$tokenizer" --served-model-name default --tokenizer "$tokenizer" --dataset-name random-ids \
+    --random-input-len 64 --random-output-len 32 --random-range-ratio 1 --num-prompts 20 --request-rate 1 --disable-tqdm
+}
+sglang_good='Successful requests: *20'
 
 HEADWAY_SERVER__MODEL_NAME=default $python -m headway serve --port "$port" > "$place/logs/serve.log" 2>&1 &
 server=$!
