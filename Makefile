@@ -64,6 +64,8 @@ test-all: check native
 	$(CMAKE) -B build/sanitized -DHEADWAY_SANITIZE=ON >/dev/null
 	$(BIN)/cmake --build build/sanitized
 	build/sanitized/native_test
+	@echo "Making the environments of the clients that are tested (some minutes the first time)"
+	$(BIN)/python tests/wire/clients/environments.py
 	$(BIN)/pytest
 
 clean:

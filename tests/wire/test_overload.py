@@ -72,6 +72,7 @@ def test_health_and_refusal_while_loading() -> None:
     with make_rig(start_runner=wait_for_test, wait_ready=False) as rig:
         time.sleep(0.3)
         assert rig.http.get("/health/live").status_code == 200
+        assert rig.http.get("/health").status_code == 503
         ready = rig.http.get("/health/ready")
         assert ready.status_code == 503 and "loading" in ready.json()["reasons"][0]
         refused = rig.http.post("/v1/completions", json=BODY)
@@ -80,7 +81,8 @@ def test_health_and_refusal_while_loading() -> None:
         assert rig.http.get("/v1/models").status_code == 200
         loaded.set()
         rig.wait(lambda load: load.ready)
-        assert rig.http.get("/health/ready").json() == {"ready": True, "reasons": []}
+        for path in ("/health/ready", "/health"):
+            assert rig.http.get(path).json() == {"ready": True, "reasons": []}
 
 
 def test_health_tells_of_a_silent_engine(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,10 +46,10 @@ def _clients() -> list[Any]:
     cases["instructor"] = tuple(case for case in COMMON if case != "stream")
     here = [sys.executable, str(PROGRAMS / "openai_python" / "program.py")]
     quick = pytest.param(Client("openai-here", RAW, lambda: here), id="openai-here")
-    others = [
-        pytest.param(Client(e.name, cases.get(e.name, COMMON), e.command), id=e.name, marks=pytest.mark.long)
-        for e in ENVIRONMENTS
-    ]
+    others = []
+    for e in ENVIRONMENTS:
+        marks = [pytest.mark.long, pytest.mark.skipif(e.missing is not None, reason=f"{e.missing} was not found")]
+        others.append(pytest.param(Client(e.name, cases.get(e.name, COMMON), e.command), id=e.name, marks=marks))
     return [quick, *others]
 
 

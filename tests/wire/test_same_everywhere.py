@@ -243,7 +243,7 @@ def test_of_a_fake_model(rig: Rig, offline: LLM, path: str, asked: dict[str, Any
     assert all(choice.finish in ("stop", "length") for choice in answer.choices.values())
 
 
-@PROPERTY
+@settings(PROPERTY, max_examples=25)
 @given(asked=ASKED, calling=CALLING, seed=st.integers(0, 2**32))
 def test_with_tools(rig: Rig, asked: dict[str, Any], calling: dict[str, Any], seed: int) -> None:
     """Which there are not offline."""

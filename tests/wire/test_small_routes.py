@@ -72,7 +72,7 @@ def test_root_and_openapi(rig: Rig) -> None:
 
 def test_head(rig: Rig) -> None:
     """HTTP has HEAD wherever GET is, and load balancers use it; only /generate is work."""
-    for path in ("/", "/health/live", "/health/ready", "/metrics", "/v1/models", "/v1/models/tiny"):
+    for path in ("/", "/health", "/health/live", "/health/ready", "/metrics", "/v1/models", "/v1/models/tiny"):
         head = rig.http.head(path)
         assert head.status_code == 200 and head.content == b"", path
     assert rig.http.head("/generate", params={"prompt": "x"}).status_code == 405

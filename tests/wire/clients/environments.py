@@ -25,6 +25,11 @@ class Environment:
     def is_node(self) -> bool:
         return self.pinned.endswith(".json")
 
+    @property
+    def missing(self) -> str | None:
+        """What this machine would need for it."""
+        return "npm" if self.is_node and shutil.which("npm") is None else None
+
     def command(self) -> list[str]:
         """The start of a command line; makes the environment if there is none, or another was pinned."""
         place = BUILD / self.name
@@ -77,6 +82,9 @@ ENVIRONMENTS = [
 if __name__ == "__main__":
     for number, environment in enumerate(ENVIRONMENTS, 1):
         print(f"[{number}/{len(ENVIRONMENTS)}] {environment.name} ... ", end="", flush=True)
+        if environment.missing is not None:
+            print(f"left out: {environment.missing} was not found", flush=True)
+            continue
         begin = time.monotonic()
         environment.command()
         print(f"{time.monotonic() - begin:.0f} s", flush=True)

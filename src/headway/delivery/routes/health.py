@@ -1,4 +1,4 @@
-"""GET /health/live and /health/ready"""
+"""GET /health/live and /health/ready, which is /health too: load tools and proxies ask there, as of vLLM."""
 
 from typing import Any
 
@@ -17,6 +17,8 @@ def health_router(frontend: Frontend) -> APIRouter:
         """200 as long as this process answers at all."""
         return {"live": True}
 
+    @router.head("/health", include_in_schema=False)
+    @router.get("/health", include_in_schema=False)
     @router.head("/health/ready", include_in_schema=False)
     @router.get("/health/ready")
     async def ready() -> JSONResponse:
