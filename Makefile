@@ -57,7 +57,7 @@ native: dev
 	build/native/native_test
 
 test: check native
-	$(BIN)/pytest -m "not long"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not long"
 
 test-all: check native
 	$(PIP) install -q --no-build-isolation -e '.[dev,parity]'

@@ -161,10 +161,11 @@ class Transport:
         return self._http.build_request(call.method, self._base + call.path, content=call.body, headers=headers)
 
     async def _error(self, response: httpx.Response, deadline: Deadline) -> ClientError:
+        lost = None
         try:
             body = await _read(response, deadline, ERROR_LIMIT, ERROR_SILENCE_S)
-        except ConnectionFailed:
-            body = b""
+        except ConnectionFailed:  # what it says may decide what comes next: it is worth another try
+            body, lost = b"", True
         fields = error_fields(body)
         status = response.status_code
         if status == 504 and fields["code"] == DeadlineExceeded.code:
@@ -177,7 +178,7 @@ class Transport:
             param=fields["param"],
             request_id=response.headers.get("x-request-id"),
             retry_after=retry_after(response.headers),
-            may_retry={"true": True, "false": False}.get(should),
+            may_retry={"true": True, "false": False}.get(should, lost),
         )
 
 

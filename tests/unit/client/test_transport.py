@@ -76,6 +76,19 @@ async def test_what_stays_is_raised_at_once(serve: Callable[..., Script], time: 
     assert len(script.seen) == 1 and time.slept == []
 
 
+@pytest.mark.parametrize("headers, tries", [({}, 2), ({"x-should-retry": "false"}, 1)])
+async def test_an_error_whose_words_were_lost_is_asked_for_again(
+    serve: Callable[..., Script], time: Any, headers: dict[str, str], tries: int
+) -> None:
+    lost = Reply(b'{"error": {"mess', status=400, headers=headers, ending="reset")
+    script = serve(lost, error(400, "no such parameter", "n"))
+    async with client(script, time) as own:
+        with pytest.raises(APIStatusError) as raised:
+            await own.chat("hi")
+    assert len(script.seen) == tries and raised.value.status == 400
+    assert (raised.value.message == "no such parameter") == (tries == 2)
+
+
 async def test_an_error_says_all_that_the_server_said(serve: Callable[..., Script], time: Any) -> None:
     script = serve(error(429, "busy", "n", "overloaded", retry_after_ms="90000", x_request_id="r-1"))
     async with client(script, time) as own:
