@@ -167,20 +167,18 @@ class Scheduler:
         counters.computed_tokens += plan.tokens
         emissions: list[Emission] = []
         now, unwatched = self._now, not self._promise.token_s
+        emit = emissions.append
         for sequence, work, sampled in zip(plan.sequences, plan.batch.work, result.sampled, strict=True):
-            if sequence.finish is not None:
-                continue
             known = sequence.known
             length = len(known)
             if (
                 sampled is not None
-                and work.start + 1 == length > sequence.peak
-                and sequence.prompt_length < length < sequence.limit - 1
+                and work.start + 1 == length < sequence.steady
                 and sampled.token not in sequence.ends
                 and sampled.logprobs is None
                 and sampled.error is None
                 and not sampled.forced
-                and (sequence.token_end is not None or unwatched)
+                and (unwatched or sequence.token_end is not None)
             ):  # a stream's next token, as nearly always: what the two calls below would do
                 sequence.computed = sequence.peak = length
                 account = sequence.account
@@ -189,11 +187,11 @@ class Scheduler:
                     self.blocks.commit(sequence)
                 known.append(sampled.token)
                 sequence.last_token = now
-                emissions.append(Emission(id=sequence.id, tokens=[sampled.token]))
-            else:
+                emit(Emission(id=sequence.id, tokens=[sampled.token]))
+            elif sequence.finish is None:
                 self._advance(sequence, work, sampled)
                 if sampled is not None:
-                    emissions.append(self._take(sequence, sampled))
+                    emit(self._take(sequence, sampled))
         if self._unswept:  # of those that ended now, or by a cancel while the step computed
             self._sweep()
         return emissions
@@ -287,6 +285,7 @@ class Scheduler:
     def _end(self, sequence: Sequence, finish: Finish, detail: str) -> Emission:
         """Marks it; a running one keeps slot and blocks until the sweep, which a computing step holds off."""
         sequence.finish = finish
+        sequence.steady = 0
         del self._live[sequence.id]
         self.ledger.leave(sequence.account)
         self.counters.finished += 1

@@ -44,6 +44,7 @@ class Sequence:
         "sampling",
         "slot",
         "started",
+        "steady",
         "tables",
         "token_end",
         "truncate",
@@ -93,6 +94,7 @@ class Sequence:
         self.cached_tokens = 0  # prompt tokens found in the prefix cache at the first start
         self.slot: int | None = None
         self.started = False
+        self.steady = 0  # known tokens below which it is a stream that neither begins, recomputes nor ends by length
         self.finish: Finish | None = None
         self.tables: tuple[array[int], ...] = ()  # one array('I') of block indices per layer group
         self.room = 0  # tokens that the tables cover
@@ -131,6 +133,7 @@ class Sequence:
         # The sampler masks end tokens before min_tokens; one that comes anyway must not end the sequence.
         if token in self.ends and length - self.prompt_length > self.min_tokens:
             return Finish.STOP
+        self.steady = self.limit - 1
         return Finish.LENGTH if length == self.limit else None
 
     def jump(self, forced: tuple[int, ...]) -> tuple[list[int], Finish | None]:
@@ -146,7 +149,7 @@ class Sequence:
 
     def reset(self) -> None:
         """Forgets what was computed (its blocks are gone) but nothing that is known."""
-        self.computed = self.registered = self.room = 0
+        self.computed = self.registered = self.room = self.steady = 0
         self.tables = ()
         self.slot = None
 
@@ -156,6 +159,7 @@ class Sequence:
         assert self.computed < len(self.known) and self.finish is None, self
         assert self.computed <= self.room and self.computed <= self.peak, self
         assert self.running or not self.tables, self
+        assert not self.steady or (self.computed == self.peak and self.emitted > 0 and self.running), self
 
     def __repr__(self) -> str:
         return (
