@@ -198,10 +198,10 @@ void rope(float* x, const float* cos, const float* sin, int half) {
 
 // What is not finite becomes the greatest half: 0 * NaN in a masked lane would reach other queries. The engine finds the
 // sequence by its hidden rows instead.
-void write_kv(const float* k, const float* v, int head_dim, int head_pad, int offset, std::uint16_t* block) {
+void write_kv(const float* k, const float* v, int head_dim, int head_pad, int offset, std::uint8_t* block) {
   const f32 most = set(65504.0f), least = set(-65504.0f);
-  std::uint16_t* keys = block + offset;
-  std::uint16_t* values = block + (std::size_t)head_pad * kLanes + (std::size_t)offset * head_pad;
+  std::uint16_t* keys = (std::uint16_t*)block + offset;
+  std::uint16_t* values = (std::uint16_t*)block + (std::size_t)head_pad * kLanes + (std::size_t)offset * head_pad;
   for (int d = 0; d < head_dim; d += kLanes) {
     alignas(64) float a[kLanes] = {}, b[kLanes] = {};
     const int n = head_dim - d < kLanes ? head_dim - d : kLanes;
@@ -221,6 +221,21 @@ struct Reach {  // the lanes of block `b` that a query sees
     from = from < 0 ? 0 : from > kLanes ? kLanes : from;
     to = to > kLanes ? kLanes : to < from ? from : to;
   }
+  bool all() const { return to - from == kLanes; }
+};
+
+struct Walk {  // the blocks of a split that any of the queries sees
+  int b0, b1, end;
+  Walk(const Attention& a, int split) {
+    int lo = split * kSplit, hi = lo + kSplit - 1, first = hi, last = lo - 1;
+    for (int i = 0; i < a.count; i++) {
+      first = a.first[i] < first ? a.first[i] : first;
+      last = a.last[i] > last ? a.last[i] : last;
+    }
+    lo = first > lo ? first : lo, hi = last < hi ? last : hi;
+    b0 = lo / kLanes, end = hi + 1, b1 = lo > hi ? b0 - 1 : hi / kLanes;
+  }
+  bool empty() const { return b1 < b0; }
 };
 
 // Scores of N queries against B neighbouring blocks: with few queries, more blocks keep the multipliers busy. Every
@@ -230,7 +245,7 @@ void score_blocks(const Attention& a, int q0, int b, float* scores) {
   f32 acc[B][N];
   const std::uint16_t* keys[B];
   const float* queries[N];
-  for (int j = 0; j < B; j++) keys[j] = a.pool + a.table[b + j] * a.block_stride;
+  for (int j = 0; j < B; j++) keys[j] = (const std::uint16_t*)(a.pool + a.table[b + j] * a.block_stride);
   for (int i = 0; i < N; i++) queries[i] = a.queries[q0 + i];
   for (int j = 0; j < B; j++)
     for (int i = 0; i < N; i++) acc[j][i] = set(0);
@@ -265,7 +280,7 @@ void weigh_dimensions(const Attention& a, int q0, int d, int b0, int b1, int end
   for (int j = 0; j < D; j++)
     for (int i = 0; i < N; i++) acc[j][i] = set(0);
   for (int b = b0; b <= b1; b++) {
-    const std::uint16_t* v = a.pool + a.table[b] * a.block_stride + (std::size_t)a.head_pad * kLanes + d;
+    const auto* v = (const std::uint16_t*)(a.pool + a.table[b] * a.block_stride) + (std::size_t)a.head_pad * kLanes + d;
     const int keys = end - b * kLanes < kLanes ? end - b * kLanes : kLanes;
     const float* p = weights + (b % (kSplit / kLanes)) * kLanes;
     for (int key = 0; key < keys; key++) {
@@ -318,17 +333,12 @@ struct Weigh {
 };
 
 void attend(const Attention& a, int split, float* scratch, float* most, float* sum, float* out) {
-  int lo = split * kSplit, hi = lo + kSplit - 1, first = hi, last = lo - 1;
-  for (int i = 0; i < a.count; i++) {
-    first = a.first[i] < first ? a.first[i] : first;
-    last = a.last[i] > last ? a.last[i] : last;
-  }
-  lo = first > lo ? first : lo, hi = last < hi ? last : hi;
-  if (lo > hi) {
+  const Walk walk(a, split);
+  if (walk.empty()) {
     for (int i = 0; i < a.count; i++) sum[i] = 0;
     return;
   }
-  const int b0 = lo / kLanes, b1 = hi / kLanes, per = kSplit / kLanes;
+  const int b0 = walk.b0, b1 = walk.b1, per = kSplit / kLanes;
   for (int q = 0; q < a.count; q += kHeads) {
     const int n = a.count - q < kHeads ? a.count - q : kHeads;
     by_count<Score>(n, a, q, b0, b1, scratch + (std::size_t)q * kSplit);
@@ -351,9 +361,17 @@ void attend(const Attention& a, int split, float* scratch, float* most, float* s
   }
   for (int q = 0; q < a.count; q += kHeads) {
     const int n = a.count - q < kHeads ? a.count - q : kHeads;
-    by_count<Weigh>(n, a, q, b0, b1, hi + 1, scratch + (std::size_t)q * kSplit, out);
+    by_count<Weigh>(n, a, q, b0, b1, walk.end, scratch + (std::size_t)q * kSplit, out);
   }
 }
+
+}  // namespace
+}  // namespace headway::HEADWAY_NS
+
+#include "attention8.h"
+
+namespace headway::HEADWAY_NS {
+namespace {
 
 void merge(float* most, float* sum, float* out, float later_max, float later_sum, const float* later, int head_pad) {
   if (later_sum == 0) return;
@@ -444,7 +462,7 @@ float probe_read(const std::uint8_t* data, std::size_t bytes) {
 }  // namespace
 
 extern const Kernels kernels;
-const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, rms_norm, quantize, to_bf16, rope,      write_kv,
-                         attend,           merge,  scale,  argmax,   exp_sum,  probe_int8, probe_read};
+const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, rms_norm, quantize, to_bf16, rope, {{write_kv, nullptr, attend}, {write_kv8, query8, attend8}},
+                         merge, scale, argmax, exp_sum, probe_int8, probe_read};
 
 }  // namespace headway::HEADWAY_NS
