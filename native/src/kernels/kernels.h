@@ -11,6 +11,7 @@ namespace headway {
 inline constexpr int kLanes = 16;    // columns in a tile, keys in a KV block
 inline constexpr int kGroup = 32;    // inputs that share an activation scale
 inline constexpr int kSplit = 256;   // keys attended before partial results are merged, at absolute positions
+inline constexpr int kTails = 3;     // thresholds looked at in one pass
 inline constexpr int kQueries = 24;  // query rows that share one walk over the keys
 
 constexpr std::size_t padded(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
@@ -121,6 +122,13 @@ struct Kernels {
   int (*argmax)(const float* x, int n, float* value, bool* finite);
   // out[i] = e^((x[i] - max) * by); returns the sum.
   float (*exp_sum)(const float* x, int n, float max, float by, float* out);
+  // The three below: n a multiple of 16.
+  float (*sum)(const float* x, int n);
+  // Of the x[i] >= at[t]: their sum and how many they are, for kTails thresholds.
+  void (*tails)(const float* x, int n, const float* at, float* sums, int* counts);
+  void (*keep)(float* x, int n, float at);  // x[i] = 0 where x[i] < at
+  // x[i] = value where bit i of `bits` is not set.
+  void (*permit)(const std::uint32_t* bits, int n, float value, float* x);
   // For the machine probe only: nothing of the model runs through these.
   double (*probe_int8)(long rounds);                                // runs, returns multiply-adds done
   float (*probe_read)(const std::uint8_t* data, std::size_t bytes);  // reads it all

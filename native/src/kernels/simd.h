@@ -50,6 +50,10 @@ inline f32 within(int from, int to, f32 a, float other) {
   const auto keep = (__mmask16)(((1u << to) - 1) & ~((1u << from) - 1));
   return {_mm512_mask_blend_ps(keep, _mm512_set1_ps(other), a.v)};
 }
+// Bit i: a[i] >= b[i].
+inline unsigned reaches(f32 a, f32 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ); }
+// Lane i of a where bit i is set, else `other`.
+inline f32 chosen(unsigned bits, f32 a, float other) { return {_mm512_mask_blend_ps((__mmask16)bits, _mm512_set1_ps(other), a.v)}; }
 // The greatest magnitude of 32 values; infinite or NaN if any is (as integers, magnitudes order like floats).
 inline float magnitude(f32 a, f32 b) {
   return std::bit_cast<float>(
@@ -156,6 +160,19 @@ inline __m256 keep8(int from, int to) {
 inline f32 within(int from, int to, f32 x, float other) {
   const __m256 o = _mm256_set1_ps(other);
   return {_mm256_blendv_ps(o, x.a, keep8(from, to)), _mm256_blendv_ps(o, x.b, keep8(from - 8, to - 8))};
+}
+inline unsigned reaches(f32 x, f32 y) {
+  return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ)) |
+         (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ)) << 8;
+}
+inline __m256 chosen8(unsigned bits, __m256 x, __m256 other) {
+  const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i in = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)bits), lane), lane);
+  return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(in));
+}
+inline f32 chosen(unsigned bits, f32 x, float other) {
+  const __m256 o = _mm256_set1_ps(other);
+  return {chosen8(bits, x.a, o), chosen8(bits >> 8, x.b, o)};
 }
 inline float magnitude(f32 x, f32 y) {
   const f32 p = abs(x), q = abs(y);
@@ -277,6 +294,12 @@ inline i32 iset(std::int32_t x) { i32 r; for (int i = 0; i < 16; i++) r.v[i] = x
 inline i32 iadd(i32 a, i32 b) { i32 r; for (int i = 0; i < 16; i++) r.v[i] = a.v[i] + b.v[i]; return r; }
 inline int reduce_add(i32 a) { int s = 0; for (int i = 0; i < 16; i++) s += a.v[i]; return s; }
 inline f32 within(int from, int to, f32 a, float other) { HEADWAY_EACH(from <= i && i < to ? a.v[i] : other) }
+inline unsigned reaches(f32 a, f32 b) {
+  unsigned bits = 0;
+  for (int i = 0; i < 16; i++) bits |= (unsigned)(a.v[i] >= b.v[i]) << i;
+  return bits;
+}
+inline f32 chosen(unsigned bits, f32 a, float other) { HEADWAY_EACH(bits >> i & 1 ? a.v[i] : other) }
 inline float magnitude(f32 a, f32 b) {
   std::int32_t m = 0;
   for (int i = 0; i < 16; i++) {
