@@ -5,6 +5,8 @@
 // together. Every sum has one order, and what a query does not see has code 0, so it does not matter who walks along.
 #pragma once
 
+#include <array>
+
 namespace headway::HEADWAY_NS {
 namespace {
 
@@ -31,14 +33,21 @@ inline float scale8(float top, std::uint16_t* stored) {
 
 // Turns 32 dimensions by a Hadamard matrix: dot products stay, and no dimension stands out that would take the codes of the
 // others (Ashkboos et al. 2024, "QuaRot").
+template <int By>
+inline f32 butterfly(f32 x) {
+  alignas(64) static constexpr auto signs = [] {
+    std::array<float, kLanes> s{};
+    for (int i = 0; i < kLanes; i++) s[(std::size_t)i] = i & By ? -1.0f : 1.0f;
+    return s;
+  }();
+  return fma(x, load(signs.data()), crossed<By>(x));
+}
+
 inline void turn8(float* x) {
-  for (int half = 1; half < kGroup; half *= 2)
-    for (int at = 0; at < kGroup; at += 2 * half)
-      for (int i = at; i < at + half; i++) {
-        const float a = x[i], b = x[i + half];
-        x[i] = a + b, x[i + half] = a - b;
-      }
-  for (int i = 0; i < kGroup; i++) x[i] *= 0.17677669529663687f;  // 1 / sqrt(32)
+  const f32 low = butterfly<8>(butterfly<4>(butterfly<2>(butterfly<1>(load(x)))));
+  const f32 high = butterfly<8>(butterfly<4>(butterfly<2>(butterfly<1>(load(x + kLanes)))));
+  const f32 by = set(0.17677669529663687f);  // 1 / sqrt(32)
+  store(x, mul(add(low, high), by)), store(x + kLanes, mul(sub(low, high), by));
 }
 
 inline void codes8(const float* x, float scale, std::int8_t* out) {

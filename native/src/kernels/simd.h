@@ -50,6 +50,14 @@ inline f32 within(int from, int to, f32 a, float other) {
   const auto keep = (__mmask16)(((1u << to) - 1) & ~((1u << from) - 1));
   return {_mm512_mask_blend_ps(keep, _mm512_set1_ps(other), a.v)};
 }
+// Lane i gets lane i ^ By.
+template <int By>
+inline f32 crossed(f32 a) {
+  if constexpr (By == 8) return {_mm512_shuffle_f32x4(a.v, a.v, 0x4e)};
+  if constexpr (By == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xb1)};
+  if constexpr (By == 2) return {_mm512_permute_ps(a.v, 0x4e)};
+  return {_mm512_permute_ps(a.v, 0xb1)};
+}
 // Bit i: a[i] >= b[i].
 inline unsigned reaches(f32 a, f32 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ); }
 // Lane i of a where bit i is set, else `other`.
@@ -164,6 +172,13 @@ inline f32 within(int from, int to, f32 x, float other) {
 inline unsigned reaches(f32 x, f32 y) {
   return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ)) |
          (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ)) << 8;
+}
+template <int By>
+inline f32 crossed(f32 x) {
+  if constexpr (By == 8) return {x.b, x.a};
+  if constexpr (By == 4) return {_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
+  if constexpr (By == 2) return {_mm256_permute_ps(x.a, 0x4e), _mm256_permute_ps(x.b, 0x4e)};
+  return {_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)};
 }
 inline __m256 chosen8(unsigned bits, __m256 x, __m256 other) {
   const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -294,6 +309,8 @@ inline i32 iset(std::int32_t x) { i32 r; for (int i = 0; i < 16; i++) r.v[i] = x
 inline i32 iadd(i32 a, i32 b) { i32 r; for (int i = 0; i < 16; i++) r.v[i] = a.v[i] + b.v[i]; return r; }
 inline int reduce_add(i32 a) { int s = 0; for (int i = 0; i < 16; i++) s += a.v[i]; return s; }
 inline f32 within(int from, int to, f32 a, float other) { HEADWAY_EACH(from <= i && i < to ? a.v[i] : other) }
+template <int By>
+inline f32 crossed(f32 a) { HEADWAY_EACH(a.v[i ^ By]) }
 inline unsigned reaches(f32 a, f32 b) {
   unsigned bits = 0;
   for (int i = 0; i < 16; i++) bits |= (unsigned)(a.v[i] >= b.v[i]) << i;
