@@ -220,33 +220,39 @@ void Model::prepare(const float* x, std::size_t stride, int columns, int rows, u
   in_ = {(int)groups, norm ? norm_.data() : x, bf16_.data(), codes_.data(), scale_.data(), sum_.data(), offset_.data()};
 }
 
+// Tile groups of a matrix, and the tiles of one.
+static int groups_of(const Packed& m) { return (m.tiles + kTileGroup - 1) / kTileGroup; }
+static Tiles group_of(const Packed& m, int i) { return {i * kTileGroup, std::min(kTileGroup, m.tiles - i * kTileGroup)}; }
+
 void Model::multiply(std::initializer_list<Output> outputs, int rows, bool add) {
-  int tiles = 0;
-  for (const Output& o : outputs) tiles += o.matrix->packed.tiles;
-  const int chunks = (rows + kRowChunk - 1) / kRowChunk, items = tiles * chunks;
+  int groups = 0;
+  for (const Output& o : outputs) groups += groups_of(o.matrix->packed);
+  const int chunks = (rows + kRowChunk - 1) / kRowChunk, items = groups * chunks;
   threads.run(items, std::max(1, items / (kClaims * threads.count())), [&](int item, int) {
-    const int row = item / tiles * kRowChunk, n = std::min(kRowChunk, rows - row);
-    int tile = item % tiles;
+    const int row = item / groups * kRowChunk, n = std::min(kRowChunk, rows - row);
+    int group = item % groups;
     for (const Output& o : outputs) {
-      if (tile < o.matrix->packed.tiles) {
-        kernels_.matmul(o.matrix->packed, tile, in_, row, n, o.to, o.stride, add);
+      const Packed& m = o.matrix->packed;
+      if (group < groups_of(m)) {
+        kernels_.matmul(m, group_of(m, group), in_, row, n, o.to, o.stride, add);
         return;
       }
-      tile -= o.matrix->packed.tiles;
+      group -= groups_of(m);
     }
   });
 }
 
 void Model::feed_forward(const Layer& l, int rows) {
   const std::size_t width = padded((std::size_t)config_.ffn, kGroup);
-  const int tiles = l.gate.packed.tiles, chunks = (rows + kRowChunk - 1) / kRowChunk, items = tiles * chunks;
+  const int groups = groups_of(l.gate.packed), chunks = (rows + kRowChunk - 1) / kRowChunk, items = groups * chunks;
   threads.run(items, std::max(1, items / (kClaims * threads.count())), [&](int item, int) {
-    const int tile = item % tiles, row = item / tiles * kRowChunk, n = std::min(kRowChunk, rows - row);
-    kernels_.matmul(l.gate.packed, tile, in_, row, n, gate_.data(), width, false);
-    kernels_.matmul(l.up.packed, tile, in_, row, n, up_.data(), width, false);
+    const Tiles tiles = group_of(l.gate.packed, item % groups);
+    const int row = item / groups * kRowChunk, n = std::min(kRowChunk, rows - row);
+    kernels_.matmul(l.gate.packed, tiles, in_, row, n, gate_.data(), width, false);
+    kernels_.matmul(l.up.packed, tiles, in_, row, n, up_.data(), width, false);
     for (int r = row; r < row + n; r++) {
-      float* g = gate_.data() + r * width + (std::size_t)tile * kLanes;
-      kernels_.swiglu(g, up_.data() + r * width + (std::size_t)tile * kLanes, kLanes, g);
+      float* g = gate_.data() + r * width + (std::size_t)tiles.first * kLanes;
+      kernels_.swiglu(g, up_.data() + r * width + (std::size_t)tiles.first * kLanes, tiles.count * kLanes, g);
     }
   });
   prepare(gate_.data(), width, config_.ffn, rows, l.down_forms, nullptr);
@@ -400,9 +406,10 @@ void Model::head(const int* rows, int count) {
                         offset_.data() + 2 * at * groups, x);
   });
   const Activations coarse = term(0), fine = term(kLogitRows);
-  threads.run(m.tiles, std::max(1, m.tiles / (kClaims * threads.count())), [&](int tile, int) {
-    kernels_.matmul(m, tile, coarse, 0, count, logits_.data(), logit_stride_, false);
-    kernels_.matmul(m, tile, fine, 0, count, logits_.data(), logit_stride_, true);
+  const int items = groups_of(m);
+  threads.run(items, std::max(1, items / (kClaims * threads.count())), [&](int i, int) {
+    kernels_.matmul(m, group_of(m, i), coarse, 0, count, logits_.data(), logit_stride_, false);
+    kernels_.matmul(m, group_of(m, i), fine, 0, count, logits_.data(), logit_stride_, true);
   });
 }
 

@@ -33,7 +33,7 @@ void test_matmul() {
       const Input in(*k, x, kRows, columns);
       const std::size_t stride = (std::size_t)m.packed.tiles * kLanes;
       std::vector<float> all(kRows * stride), some(kRows * stride, 1.0f);
-      for (int t = 0; t < m.packed.tiles; t++) k->matmul(m.packed, t, in.view, 0, kRows, all.data(), stride, false);
+      k->matmul(m.packed, {0, m.packed.tiles}, in.view, 0, kRows, all.data(), stride, false);
       const std::string name = std::string(k->name) + " matmul of type " + std::to_string((int)type);
       double off = 0;
       for (int r = 0; r < kRows; r++)
@@ -45,7 +45,7 @@ void test_matmul() {
       // rows in odd portions, added to ones: the same bits as 1 + the whole
       int row = 0;
       for (int n : {1, 2, 3, 5, 8}) {
-        for (int t = 0; t < m.packed.tiles; t++) k->matmul(m.packed, t, in.view, row, n, some.data(), stride, true);
+        for (int t = 0; t < m.packed.tiles; t++) k->matmul(m.packed, {t, 1}, in.view, row, n, some.data(), stride, true);
         row += n;
       }
       bool same = true;

@@ -9,11 +9,14 @@
 namespace headway::HEADWAY_NS {
 namespace {
 
+// Rows that share one unpacked group, and tiles that share one row's codes: with 32 registers two tiles, so that there are
+// fewer loads than multiplications.
+constexpr int kRows = 4;
 #if defined(__AVX512F__)
-constexpr int kRows = 8;  // rows that share one unpacked group: accumulators, codes and scales fill 32 registers
+constexpr int kTiles = 2;
 constexpr int kHeads = 8;
 #else
-constexpr int kRows = 4;
+constexpr int kTiles = 1;
 constexpr int kHeads = 4;
 #endif
 
@@ -23,16 +26,11 @@ inline void ahead(const std::uint8_t* p) {
   for (int i = 0; i < N; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
+// Codes 4j to 4j + 3 of a group.
 template <Format F>
-inline void unpack(const std::uint8_t* code, u8 (&w)[8]) {
-  if constexpr (F == Format::Q4) {
-    for (int j = 0; j < 4; j++) {
-      const u8 both = load_u8(code + 64 * j);
-      w[j] = low(both), w[j + 4] = high(both);
-    }
-  } else {
-    for (int j = 0; j < 8; j++) w[j] = load_u8(code + 64 * j);
-  }
+inline u8 unpack(const std::uint8_t* code, int j) {
+  if constexpr (F == Format::Q4) return j < 4 ? low(load_u8(code + 64 * j)) : high(load_u8(code + 64 * (j - 4)));
+  return load_u8(code + 64 * j);
 }
 
 template <Format F>
@@ -41,8 +39,9 @@ inline i32 dot(i32 acc, const u8& w, const std::int8_t* x) {
   return dot4(acc, w, x);
 }
 
-template <Format F, int R>
-inline void quantised_rows(const Packed& w, const std::uint8_t* tile, const Activations& x, int row, f32 (&acc)[R]) {
+// Loops over rows and tiles are unrolled as a whole: all sums stay in registers and run side by side.
+template <Format F, int R, int T>
+inline void quantised_rows(const Packed& w, const std::uint8_t* tile, const Activations& x, int row, f32 (&acc)[T][R]) {
   constexpr FormatInfo fi = info(F);
   const int groups = w.groups;
   const std::uint8_t* scales = tile + (std::size_t)groups * fi.code_bytes;
@@ -51,36 +50,43 @@ inline void quantised_rows(const Packed& w, const std::uint8_t* tile, const Acti
   const float* sx = x.scale + (std::size_t)row * groups;
   const float* sum = x.sum + (std::size_t)row * groups;
   const std::int32_t* offset = x.offset + (std::size_t)row * groups * 2;
-  for (int g = 0; g < groups; g++) {
-    u8 v[8];
-    ahead<fi.code_bytes>(tile + (std::size_t)g * fi.code_bytes + w.tile_bytes);
-    ahead<fi.scale_bytes>(scales + (std::size_t)g * fi.scale_bytes + w.tile_bytes);
-    unpack<F>(tile + (std::size_t)g * fi.code_bytes, v);
-    const auto* s = (const std::uint16_t*)(scales + (std::size_t)g * fi.scale_bytes);
-    const f32 d = load_f16(s);
-    i32 a[R], b[R];  // unrolled as a whole, so that they stay in registers and the rows' sums run side by side
+  for (int g = 0; g < groups; g++, tile += fi.code_bytes, scales += fi.scale_bytes, codes += kGroup) {
+    i32 a[T][R], b[T][R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; r++) {
-      const std::int32_t* o = offset + 2 * (r * groups + g);
-      if constexpr (F == Format::Q8S) a[r] = iset(o[0]), b[r] = iset(o[1]);
-      else a[r] = F == Format::Q8 ? iset(o[0] + o[1]) : izero();
+    for (int t = 0; t < T; t++) {
+      ahead<fi.code_bytes>(tile + (T + t) * w.tile_bytes);
+      ahead<fi.scale_bytes>(scales + (T + t) * w.tile_bytes);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        const std::int32_t* o = offset + 2 * (r * groups + g);
+        if constexpr (F == Format::Q8S) a[t][r] = iset(o[0]), b[t][r] = iset(o[1]);
+        else a[t][r] = F == Format::Q8 ? iset(o[0] + o[1]) : izero();
+      }
     }
 #pragma GCC unroll 8
     for (int j = 0; j < 8; j++) {
 #pragma GCC unroll 8
-      for (int r = 0; r < R; r++) {
-        const std::int8_t* c = codes + r * ld + g * kGroup + 4 * j;
-        if (F == Format::Q8S && j >= 4) b[r] = dot<F>(b[r], v[j], c);
-        else a[r] = dot<F>(a[r], v[j], c);
+      for (int t = 0; t < T; t++) {
+        const u8 v = unpack<F>(tile + t * w.tile_bytes, j);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+          const std::int8_t* c = codes + r * ld + 4 * j;
+          if (F == Format::Q8S && j >= 4) b[t][r] = dot<F>(b[t][r], v, c);
+          else a[t][r] = dot<F>(a[t][r], v, c);
+        }
       }
     }
-    const f32 second = F == Format::Q8 ? set(0) : load_f16(s + 16);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; r++) {
-      const f32 scale = set(sx[r * groups + g]);
-      acc[r] = fma(mul(d, scale), to_float(a[r]), acc[r]);
-      if constexpr (F == Format::Q8S) acc[r] = fma(mul(second, scale), to_float(b[r]), acc[r]);
-      else if constexpr (F != Format::Q8) acc[r] = fma(second, set(sum[r * groups + g]), acc[r]);
+    for (int t = 0; t < T; t++) {
+      const auto* s = (const std::uint16_t*)(scales + t * w.tile_bytes);
+      const f32 d = load_f16(s), second = F == Format::Q8 ? set(0) : load_f16(s + 16);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        const f32 scale = set(sx[r * groups + g]);
+        acc[t][r] = fma(mul(d, scale), to_float(a[t][r]), acc[t][r]);
+        if constexpr (F == Format::Q8S) acc[t][r] = fma(mul(second, scale), to_float(b[t][r]), acc[t][r]);
+        else if constexpr (F != Format::Q8) acc[t][r] = fma(second, set(sum[r * groups + g]), acc[t][r]);
+      }
     }
   }
 }
@@ -104,48 +110,55 @@ inline void float_rows(const Packed& w, const std::uint8_t* tile, const Activati
   }
 }
 
-template <Format F, int R>
+template <Format F, int R, int T>
 void block(const Packed& w, int tile, const Activations& x, int row, float* out, std::size_t stride, bool sum) {
-  f32 acc[R];
+  f32 acc[T][R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; r++) acc[r] = set(0);
+  for (int t = 0; t < T; t++)
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++) acc[t][r] = set(0);
   const std::uint8_t* data = w.data + (std::size_t)tile * w.tile_bytes;
-  if constexpr (F == Format::F32 || F == Format::F16 || F == Format::BF16) float_rows<F, R>(w, data, x, row, acc);
-  else quantised_rows<F, R>(w, data, x, row, acc);
-#pragma GCC unroll 8
-  for (int r = 0; r < R; r++) {
-    float* o = out + (std::size_t)(row + r) * stride + (std::size_t)tile * kLanes;
-    if (w.bias) acc[r] = add(acc[r], load(w.bias + (std::size_t)tile * kLanes));
-    store(o, sum ? add(load(o), acc[r]) : acc[r]);
+  if constexpr (F == Format::F32 || F == Format::F16 || F == Format::BF16) {
+    for (int t = 0; t < T; t++) float_rows<F, R>(w, data + t * w.tile_bytes, x, row, acc[t]);
+  } else {
+    quantised_rows<F, R, T>(w, data, x, row, acc);
   }
+#pragma GCC unroll 8
+  for (int t = 0; t < T; t++)
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++) {
+      float* o = out + (std::size_t)(row + r) * stride + (std::size_t)(tile + t) * kLanes;
+      if (w.bias) acc[t][r] = add(acc[t][r], load(w.bias + (std::size_t)(tile + t) * kLanes));
+      store(o, sum ? add(load(o), acc[t][r]) : acc[t][r]);
+    }
 }
 
-template <Format F>
+template <Format F, int T>
 void rows_of(const Packed& w, int tile, const Activations& x, int row, int rows, float* out, std::size_t ld, bool sum) {
-  for (; rows >= kRows; rows -= kRows, row += kRows) block<F, kRows>(w, tile, x, row, out, ld, sum);
+  for (; rows >= kRows; rows -= kRows, row += kRows) block<F, kRows, T>(w, tile, x, row, out, ld, sum);
   switch (rows) {
-    case 1: block<F, 1>(w, tile, x, row, out, ld, sum); break;
-    case 2: block<F, 2>(w, tile, x, row, out, ld, sum); break;
-    case 3: block<F, 3>(w, tile, x, row, out, ld, sum); break;
-#if defined(__AVX512F__)
-    case 4: block<F, 4>(w, tile, x, row, out, ld, sum); break;
-    case 5: block<F, 5>(w, tile, x, row, out, ld, sum); break;
-    case 6: block<F, 6>(w, tile, x, row, out, ld, sum); break;
-    case 7: block<F, 7>(w, tile, x, row, out, ld, sum); break;
-#endif
+    case 1: block<F, 1, T>(w, tile, x, row, out, ld, sum); break;
+    case 2: block<F, 2, T>(w, tile, x, row, out, ld, sum); break;
+    case 3: block<F, 3, T>(w, tile, x, row, out, ld, sum); break;
     default: break;
   }
 }
 
-void matmul(const Packed& w, int tile, const Activations& x, int row, int rows, float* out, std::size_t ld, bool sum) {
+template <Format F>
+void tiles_of(const Packed& w, int tile, int tiles, const Activations& x, int row, int rows, float* out, std::size_t ld, bool sum) {
+  for (; tiles >= kTiles; tiles -= kTiles, tile += kTiles) rows_of<F, kTiles>(w, tile, x, row, rows, out, ld, sum);
+  if (tiles) rows_of<F, 1>(w, tile, x, row, rows, out, ld, sum);
+}
+
+void matmul(const Packed& w, Tiles t, const Activations& x, int row, int rows, float* out, std::size_t ld, bool sum) {
   switch (w.format) {
-    case Format::F32: return rows_of<Format::F32>(w, tile, x, row, rows, out, ld, sum);
-    case Format::F16: return rows_of<Format::F16>(w, tile, x, row, rows, out, ld, sum);
-    case Format::BF16: return rows_of<Format::BF16>(w, tile, x, row, rows, out, ld, sum);
-    case Format::Q4: return rows_of<Format::Q4>(w, tile, x, row, rows, out, ld, sum);
-    case Format::Q8: return rows_of<Format::Q8>(w, tile, x, row, rows, out, ld, sum);
-    case Format::Q8M: return rows_of<Format::Q8M>(w, tile, x, row, rows, out, ld, sum);
-    case Format::Q8S: return rows_of<Format::Q8S>(w, tile, x, row, rows, out, ld, sum);
+    case Format::F32: return tiles_of<Format::F32>(w, t.first, t.count, x, row, rows, out, ld, sum);
+    case Format::F16: return tiles_of<Format::F16>(w, t.first, t.count, x, row, rows, out, ld, sum);
+    case Format::BF16: return tiles_of<Format::BF16>(w, t.first, t.count, x, row, rows, out, ld, sum);
+    case Format::Q4: return tiles_of<Format::Q4>(w, t.first, t.count, x, row, rows, out, ld, sum);
+    case Format::Q8: return tiles_of<Format::Q8>(w, t.first, t.count, x, row, rows, out, ld, sum);
+    case Format::Q8M: return tiles_of<Format::Q8M>(w, t.first, t.count, x, row, rows, out, ld, sum);
+    case Format::Q8S: return tiles_of<Format::Q8S>(w, t.first, t.count, x, row, rows, out, ld, sum);
   }
 }
 

@@ -102,10 +102,17 @@ struct KvKernels {
   void (*attend)(const Attention& a, int split, float* scratch, float* max, float* sum, float* out);
 };
 
+// Neighbouring tiles of a matrix.
+struct Tiles {
+  int first, count;
+};
+
+inline constexpr int kTileGroup = 2;  // tiles that are best asked for together
+
 struct Kernels {
   const char* name;
   // out[r][tile*16 .. +16] = (add: +=) x[r] . w + bias, for `rows` rows from `row`; out has `stride` floats per row.
-  void (*matmul)(const Packed& w, int tile, const Activations& x, int row, int rows, float* out, std::size_t stride,
+  void (*matmul)(const Packed& w, Tiles tiles, const Activations& x, int row, int rows, float* out, std::size_t stride,
                  bool add);
   void (*swiglu)(const float* gate, const float* up, int n, float* out);  // n a multiple of 16
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
