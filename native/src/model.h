@@ -14,7 +14,8 @@ namespace headway {
 
 struct Layer {
   Matrix q, k, v, o, gate, up, down;
-  Buffer<float> attn_norm, ffn_norm, q_norm, k_norm;
+  Buffer<float> attn_norm, ffn_norm, q_norm, k_norm, attn_post_norm, ffn_post_norm;
+  int q_span = 0, k_span = 0;  // outputs that q_norm and k_norm normalise together: a head's or all
   unsigned attn_forms = 0, o_forms = 0, ffn_forms = 0, down_forms = 0;  // forms of input its matrices need
 };
 
@@ -72,6 +73,8 @@ class Model {
   void prepare(const float* x, std::size_t stride, int columns, int rows, unsigned forms, const float* norm);
   void multiply(std::initializer_list<Output> outputs, int rows, bool add);
   void feed_forward(const Layer& layer, int rows);
+  void add(const Matrix& matrix, const Buffer<float>& norm, int rows);
+  void cap_logits(int count);
   void place_keys(int index, const Layer& layer, const Work* work, int rows);
   void attend(int index, const Work* work);
   void attend_block(int index, const Work* work, const QueryBlock& block, int head, int thread, int split, float* alone);
@@ -87,7 +90,7 @@ class Model {
   std::vector<int> row_work_;  // which work each row belongs to
   std::vector<int> row_first_; // first row of each work
   std::vector<QueryBlock> blocks_;
-  Buffer<float> x_, q_, k_, v_, attended_, gate_, up_, norm_, scale_, sum_, cos_, sin_, logits_, gathered_;
+  Buffer<float> x_, q_, k_, v_, attended_, gate_, up_, branch_, norm_, scale_, sum_, cos_, sin_, logits_, gathered_;
   Buffer<std::int8_t> codes_;
   Buffer<std::uint16_t> bf16_;
   Buffer<std::int32_t> offset_;

@@ -18,7 +18,8 @@ struct Tiny {
   Tiny() {
     config.layers = 2, config.hidden = 64, config.heads = 6, config.kv_heads = 2, config.head_dim = 16, config.ffn = 96;
     config.vocab = kVocab, config.context = kContext, config.windows = {0, 100}, config.tied = true;
-    for (int i = 0; i < 8; i++) config.inv_freq.push_back(std::pow(10000.0f, -i / 8.0f));
+    config.attention_scale = 0.25f, config.attention_cap = 5, config.inv_freq.resize(1), config.ropes = {0, -1};
+    for (int i = 0; i < 8; i++) config.inv_freq[0].push_back(std::pow(10000.0f, -i / 8.0f));
   }
 
   std::unique_ptr<Engine> build(int threads, int max_tokens) {
@@ -139,7 +140,7 @@ void test_no_allocation() {
 void test_poison() {
   Config c;
   c.layers = 1, c.hidden = 72, c.heads = 2, c.kv_heads = 1, c.head_dim = 16, c.ffn = 40, c.vocab = 20, c.context = 64;
-  c.windows = {0}, c.tied = false, c.inv_freq.assign(8, 0.5f);
+  c.windows = {0}, c.ropes = {0}, c.tied = false, c.inv_freq = {std::vector<float>(8, 0.5f)};
   for (const float poison : {INFINITY, NAN}) {
     Limits limits;
     limits.threads = 2, limits.blocks = 16, limits.slots = 4, limits.max_tokens = 64;

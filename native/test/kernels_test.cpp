@@ -66,6 +66,8 @@ void test_rows() {
     for (int i = 0; i < n; i++) expect(std::fabs(out[i] - truth[i]) < 1e-5, std::string(k->name) + " rms_norm");
     k->swiglu(x.data(), w.data(), n, out.data());
     for (int i = 0; i < n; i++) expect(std::fabs(out[i] - reference::swiglu(x[i], w[i])) < 1e-5, std::string(k->name) + " swiglu");
+    k->geglu(x.data(), w.data(), n, out.data());
+    for (int i = 0; i < n; i++) expect(std::fabs(out[i] - reference::geglu(x[i], w[i])) < 1e-5, std::string(k->name) + " geglu");
     float total = k->exp_sum(x.data(), n - 3, 2.0f, 0.7f, out.data());
     double expected = 0;
     for (int i = 0; i < n - 3; i++) {
@@ -88,7 +90,7 @@ void test_rows() {
   }
 }
 
-void test_attention() {
+void test_attention(float softcap) {
   constexpr int kHeadDim = 40, kPad = 48, kContext = 700, kQ = 21;
   std::vector<std::uint16_t> pool((std::size_t)(kContext / kBlock + 2) * 2 * kBlock * kPad);
   std::vector<std::uint32_t> table(kContext / kBlock + 1);
@@ -109,7 +111,7 @@ void test_attention() {
       k->write_kv(key.data(), value.data(), kHeadDim, kPad, p % kBlock, pool.data() + table[p / kBlock] * stride);
     }
     const auto run = [&](int from, int count) {
-      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, count, pointers.data() + from, last.data() + from, first.data() + from};
+      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, count, pointers.data() + from, last.data() + from, first.data() + from, softcap};
       std::vector<float> scores((std::size_t)count * kSplit), m(count), s(count), o((std::size_t)count * kPad), rm(count), rs(count), ro(o.size());
       for (int split = 0; split <= kContext / kSplit; split++) {
         k->attend(a, split, scores.data(), m.data(), s.data(), o.data());
@@ -123,7 +125,7 @@ void test_attention() {
     double off = 0;
     bool same = true;
     for (int i = 0; i < kQ; i++) {
-      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, kQ, pointers.data(), last.data(), first.data()};
+      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, kQ, pointers.data(), last.data(), first.data(), softcap};
       double truth[kHeadDim];
       reference::attend(a, i, truth);
       const auto alone = run(i, 1);

@@ -16,8 +16,15 @@ GREEDY = Sampling(max_tokens=1, temperature=0.0)
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
+# Positions to serve of models whose context is longer, where that changes how they rotate.
+CONTEXTS = {"phi3_short": 128}
+
+
 def open_runner(path: Path, threads: int = 2) -> NativeRunner:
-    return load_runner(path, EngineSettings(threads=threads, kv_memory_mb=128, max_sequences=32, max_step_tokens=2048))
+    settings = EngineSettings(
+        threads=threads, context=CONTEXTS.get(path.stem), kv_memory_mb=128, max_sequences=32, max_step_tokens=2048
+    )
+    return load_runner(path, settings)
 
 
 class Teacher:

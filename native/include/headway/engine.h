@@ -26,9 +26,15 @@ std::size_t row_bytes(Type type, std::int64_t columns);  // throws if the type's
 struct Config {
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, context = 0;
   float norm_eps = 1e-5f;
-  float rope_scale = 1.0f;      // multiplies cos and sin
-  std::vector<float> inv_freq;  // [head_dim / 2]
-  std::vector<int> windows;     // per layer: keys a query sees, itself included; 0: all
+  float rope_scale = 1.0f;                   // multiplies cos and sin
+  std::vector<std::vector<float>> inv_freq;  // per way to rotate: [rotated / 2] of a head's first `rotated` dimensions
+  std::vector<int> ropes;                    // per layer: which of them; -1: none
+  std::vector<int> windows;                  // per layer: keys a query sees, itself included; 0: all
+  float attention_scale = 1.0f;              // multiplies scores
+  float attention_cap = 0, logit_cap = 0;    // a score or logit x becomes cap * tanh(x / cap); 0: stays
+  float embed_scale = 1.0f;                  // multiplies embeddings
+  float residual_scale = 1.0f;               // multiplies what attention and feed-forward add
+  bool gelu = false;                         // the gate's activation: GELU (tanh) instead of SiLU
   bool tied = false;            // the head is the embedding
 };
 

@@ -75,6 +75,7 @@ struct Attention {
   const float* const* queries = nullptr;  // [count] -> [head_dim]
   const int* last = nullptr;             // [count]: last position each query sees
   const int* first = nullptr;            // [count]: first position each query sees
+  float softcap = 0;                     // scores become softcap * tanh(score / softcap); 0: stay
 };
 
 struct Kernels {
@@ -83,6 +84,7 @@ struct Kernels {
   void (*matmul)(const Packed& w, int tile, const Activations& x, int row, int rows, float* out, std::size_t stride,
                  bool add);
   void (*swiglu)(const float* gate, const float* up, int n, float* out);  // n a multiple of 16
+  void (*geglu)(const float* gate, const float* up, int n, float* out);   // the same with GELU, as tanh gives it
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
   // `rest` (or null) gets what the codes leave out, x - scale * code; it may be x itself.
   void (*quantize)(const float* x, int groups, std::int8_t* codes, float* scale, float* sum, std::int32_t* offset,
@@ -97,6 +99,7 @@ struct Kernels {
   // Folds a later split into a running result.
   void (*merge)(float* max, float* sum, float* out, float later_max, float later_sum, const float* later, int head_pad);
   void (*scale)(const float* x, float by, int n, float* out);
+  void (*softcap)(float* x, int n, float cap);  // x becomes cap * tanh(x / cap); n a multiple of 16
   // Index of the greatest of x[n] (the lowest if equal), its value, and whether all are finite.
   int (*argmax)(const float* x, int n, float* value, bool* finite);
   // out[i] = e^((x[i] - max) * by); returns the sum.

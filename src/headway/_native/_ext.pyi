@@ -21,8 +21,15 @@ class Config:
     context: int
     norm_eps: float
     rope_scale: float
-    inv_freq: list[float]
+    inv_freq: list[list[float]]
+    ropes: list[int]
     windows: list[int]
+    attention_scale: float
+    attention_cap: float
+    logit_cap: float
+    embed_scale: float
+    residual_scale: float
+    gelu: bool
     tied: bool
 
 class Limits:

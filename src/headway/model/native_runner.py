@@ -36,7 +36,7 @@ class NativeRunner:
     """
 
     def __init__(self, checkpoint: Checkpoint, architecture: Architecture, settings: EngineSettings) -> None:
-        spec = architecture.spec(checkpoint)
+        spec = architecture.spec(checkpoint, settings.context)
         limits = self._limits(spec, settings)
         try:
             self._core = _native.Core(self._config(spec, self._context(spec, settings)), limits)
@@ -226,10 +226,13 @@ class NativeRunner:
     def _config(spec: ModelSpec, context: int) -> _native.Config:
         config = _native.Config()
         for name in (
-            "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "norm_eps", "rope_scale", "tied",
+            "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "norm_eps", "rope_scale", "ropes",
+            "windows", "tied", "gelu",
         ):  # fmt: skip
             setattr(config, name, getattr(spec, name))
         config.context = context
-        config.inv_freq = [float(f) for f in spec.inv_freq]
-        config.windows = list(spec.windows)
+        config.inv_freq = spec.inv_freq.tolist()
+        config.attention_scale, config.embed_scale = spec.scales.attention, spec.scales.embedding
+        config.residual_scale = spec.scales.residual
+        config.attention_cap, config.logit_cap = spec.scales.attention_cap, spec.scales.logit_cap
         return config

@@ -20,7 +20,7 @@ The tokenizers are trained on ../fixtures/quality_text.txt (public domain).
 
 import argparse
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,16 @@ LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
 def plain(theta: float) -> dict[str, Any]:
     """Rotary parameters without scaling."""
     return {"rope_type": "default", "rope_theta": theta}
+
+
+# Families that need no tokenizer here are stored in half precision, exact to compute with and half as large, and have
+# fewer words.
+NARROW: dict[str, Any] = {"vocab_size": 160, "tie_word_embeddings": False}
+
+
+def half(architecture: str, seed: int, **config: Any) -> Tiny:
+    """A model stored in half precision."""
+    return Tiny(architecture, NARROW | config, seed, dtype=torch.float16)
 
 
 MODELS: dict[str, Tiny] = {
@@ -144,6 +154,42 @@ MODELS: dict[str, Tiny] = {
         dtype=torch.bfloat16,
         old_spelling=True,
     ),
+}
+
+SHORT_FACTORS, LONG_FACTORS = [1.0, 1.1, 1.3, 1.6, 2.0, 2.5], [1.5, 3.0, 5.0, 8.0, 12.0, 20.0]
+
+
+def longrope(original: int) -> dict[str, Any]:
+    """LongRoPE on 12 of 16 dimensions, as Phi-4-mini rotates three quarters."""
+    return {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.75,
+        "short_factor": SHORT_FACTORS,
+        "long_factor": LONG_FACTORS,
+        "original_max_position_embeddings": original,
+    }
+
+
+MODELS |= {
+    "phi3_window": half("Phi3", 1901, sliding_window=24, rope_parameters=plain(10000.0)),
+    # Longer than the original context are all prompts, or none: the factors change with a sequence's length.
+    "phi3_long": replace(
+        half("Phi3", 2902, original_max_position_embeddings=4, rope_parameters=longrope(4)), scale=0.15
+    ),  # its attention factor is 2
+    "phi3_short": half("Phi3", 1603, original_max_position_embeddings=128, rope_parameters=longrope(128)),
+    "granite": half(
+        "Granite",
+        2104,
+        embedding_multiplier=3.0,
+        attention_multiplier=0.4,
+        residual_multiplier=0.6,
+        logits_scaling=1.5,
+        tie_word_embeddings=True,
+        rope_parameters=plain(10000.0),
+    ),
+    "olmo2": half("Olmo2", 1105, rope_parameters=plain(500000.0)),
+    "smollm3": half("SmolLM3", 1706, num_hidden_layers=4, rope_parameters=plain(5000000.0), tie_word_embeddings=True),
 }
 
 

@@ -1,6 +1,7 @@
 """Specs and weights of each family: equal from both kinds of file, and strict about what is there."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tiny_gguf import FFN, HEAD_DIM, HEADS, HIDDEN, KV_HEADS, VOCAB, llama_tenso
 from headway.core.errors import ModelError
 from headway.model.architectures.registry import architecture_of
 from headway.model.checkpoint import open_checkpoint
-from headway.model.spec import ModelSpec, RawTensor
+from headway.model.spec import ModelSpec, RawTensor, floats
 
 ModelWriter = Callable[..., Path]
 Weights = dict[tuple[str, int], RawTensor]
@@ -51,28 +52,28 @@ def test_q_and_k_rows_come_in_half_order(make_gguf: ModelWriter) -> None:
     assert weights["k_bias", 0].data[0].view(np.float32)[:HEAD_DIM].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
 
 
-@pytest.mark.parametrize("name", ["llama_llama3", "llama_linear", "qwen2", "qwen2_yarn", "qwen3_tied"])
+CONVERTED = sorted(p.stem for p in (Path(__file__).parents[2] / "parity" / "fixtures" / "converted").iterdir())
+
+
+@pytest.mark.parametrize("name", ["llama_llama3", "llama_linear", "qwen2", "qwen2_yarn", "qwen3_tied", *CONVERTED])
 def test_both_kinds_of_file_say_the_same(name: str, parity_fixtures: Path) -> None:
     """The GGUF files were converted from these folders by llama.cpp's own code."""
     spec, weights = read(parity_fixtures / "hf" / name)
-    for path in (parity_fixtures / "gguf").glob(f"{name}-*.gguf"):
+    files = [*(parity_fixtures / "gguf").glob(f"{name}-*.gguf"), *(parity_fixtures / "converted").glob(f"{name}.gguf")]
+    assert files
+    for path in files:
         other, converted = read(path)
         assert list(converted) == list(weights)
         assert np.allclose(other.inv_freq, spec.inv_freq, rtol=1e-6, atol=0)
         assert other.rope_scale == pytest.approx(spec.rope_scale)
-        same = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context", "windows", "tied")
+        assert astuple(other.scales) == pytest.approx(astuple(spec.scales))
+        apart = {"architecture", "inv_freq", "rope_scale", "norm_eps", "scales"}
+        same = [field.name for field in fields(spec) if field.name not in apart]
         assert [getattr(other, field) for field in same] == [getattr(spec, field) for field in same]
         for place, tensor in converted.items():
             assert tensor.shape == weights[place].shape
             if tensor.type in ("F32", "F16", "BF16"):
                 np.testing.assert_allclose(floats(tensor), floats(weights[place]), rtol=1e-2, atol=1e-6)
-
-
-def floats(tensor: RawTensor) -> np.ndarray[Any, np.dtype[np.float32]]:
-    data = np.ascontiguousarray(tensor.data)
-    if tensor.type == "BF16":
-        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return data.view(np.float32 if tensor.type == "F32" else np.float16).astype(np.float32)
 
 
 def test_biases_and_head_norms_are_there_where_they_should_be(parity_fixtures: Path) -> None:
@@ -102,10 +103,26 @@ def test_biases_and_head_norms_are_there_where_they_should_be(parity_fixtures: P
             {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"], "use_sliding_window": True},
             (7, 0),
         ),
+        ("phi3_window", {}, (24, 24)),
+        ("phi3_window", {"sliding_window": None}, (0, 0)),
+        ("smollm3", {"sliding_window": 7, "layer_types": None}, (0, 0, 0, 0)),
+        ("smollm3", {"sliding_window": 7, "layer_types": None, "use_sliding_window": True}, (0, 0, 0, 7)),
     ],
 )
 def test_windows(copy_model: ModelWriter, name: str, config: Mapping[str, Any], windows: tuple[int, ...]) -> None:
     assert read(copy_model(name, config=config))[0].windows == windows
+
+
+@pytest.mark.parametrize(
+    ("config", "ropes"),
+    [
+        ({}, (0, 0, 0, -1)),
+        ({"no_rope_layers": [0, 1, 1, 0]}, (-1, 0, 0, -1)),
+        ({"no_rope_layers": None, "no_rope_layer_interval": 2}, (0, -1, 0, -1)),
+    ],
+)
+def test_layers_that_do_not_rotate(copy_model: ModelWriter, config: Mapping[str, Any], ropes: tuple[int, ...]) -> None:
+    assert read(copy_model("smollm3", config=config))[0].ropes == ropes
 
 
 @pytest.mark.parametrize(
@@ -158,12 +175,29 @@ def test_a_head_beside_a_tied_embedding_must_equal_it(copy_model: ModelWriter) -
 
 
 @pytest.mark.parametrize(
+    ("name", "config", "message"),
+    [
+        ("granite", {"logits_scaling": 0}, "logits_scaling must not be 0"),
+        ("smollm3", {"no_rope_layers": [1, 1]}, "no_rope_layers must be 0 or 1 for each of 4"),
+        ("smollm3", {"use_sliding_window": True, "layer_types": ["chunked_attention"] * 4}, "layer_types must name"),
+        ("phi3_long", {"hidden_act": "gelu"}, "hidden_act gelu is not supported"),
+        ("olmo2", {"attention_bias": True}, r"q_proj\.bias is missing"),
+    ],
+)
+def test_what_a_family_does_not_compute_is_refused(
+    copy_model: ModelWriter, name: str, config: Mapping[str, Any], message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        read(copy_model(name, config=config))
+
+
+@pytest.mark.parametrize(
     ("config", "message"),
     [
         ({"hidden_act": "gelu"}, "hidden_act gelu is not supported"),
         ({"quantization_config": {"quant_method": "awq"}}, "quantised by awq"),
         ({"attention_bias": True}, r"q_proj\.bias is missing"),
-        ({"model_type": "mamba"}, r"mamba is not supported \(llama, mistral, qwen2, qwen3 are\)"),
+        ({"model_type": "mamba"}, r"mamba is not supported \(.*llama, mistral, .*qwen3.* are\)"),
     ],
 )
 def test_configs_that_are_not_computed_are_refused(

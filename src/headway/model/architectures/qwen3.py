@@ -9,4 +9,4 @@ def _biases(config: Fields) -> tuple[str, ...]:
     return ("q", "k", "v", "o") if config.flag("attention_bias", False) else ()
 
 
-QWEN3 = Decoder(names=("qwen3",), windows=qwen_windows, biases=_biases, head_norms=True)
+QWEN3 = Decoder(names=("qwen3",), windows=qwen_windows, biases=_biases, head_norms="head")
