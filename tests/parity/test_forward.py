@@ -105,6 +105,8 @@ def test_gguf_gives_the_logits_of_llama_cpp(name: str) -> None:
         "hf/olmo2",
         "hf/smollm3",
         "converted/granite.gguf",
+        "hf/gemma2",
+        "converted/gemma3.gguf",
     ],
 )
 def test_batch_chunks_and_threads_change_no_bit(name: str) -> None:

@@ -189,21 +189,47 @@ MODELS |= {
         rope_parameters=plain(10000.0),
     ),
     "olmo2": half("Olmo2", 1105, rope_parameters=plain(500000.0)),
+    # Weights this steep would saturate the caps; a mild one shows as well.
+    "gemma2": half(
+        "Gemma2",
+        701,
+        num_hidden_layers=3,
+        head_dim=32,
+        query_pre_attn_scalar=32,
+        sliding_window=24,
+        attn_logit_softcapping=4.0,
+        final_logit_softcapping=5.0,
+        tie_word_embeddings=True,
+        rope_parameters=plain(10000.0),
+    ),
+    "gemma3": half(
+        "Gemma3",
+        602,
+        num_hidden_layers=6,
+        head_dim=16,
+        query_pre_attn_scalar=16,
+        sliding_window=24,
+        tie_word_embeddings=True,
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 100000.0},
+            "sliding_attention": plain(1000.0),
+        },
+    ),
     "smollm3": half("SmolLM3", 1706, num_hidden_layers=4, rope_parameters=plain(5000000.0), tie_word_embeddings=True),
 }
 
 
 def random_model(tiny: Tiny) -> transformers.PreTrainedModel:
     """The model with every parameter drawn anew, rounded to the stored type, held in float32."""
-    config_class = getattr(transformers, f"{tiny.architecture}Config")
     model_class = getattr(transformers, f"{tiny.architecture}ForCausalLM")
-    config = config_class(**(SMALL | tiny.config), attn_implementation="eager")
+    config = model_class.config_class(**(SMALL | tiny.config), attn_implementation="eager")
     model = model_class(config).float().eval()
     generator = torch.Generator().manual_seed(tiny.seed)
+    middle = 0 if tiny.architecture.startswith("Gemma") else 1  # of a norm's weights; Gemma's models add 1
     with torch.no_grad():
         for name, weight in sorted(model.named_parameters()):
             noise = torch.randn(weight.shape, generator=generator)
-            value = 1 + 0.3 * noise if name.endswith("norm.weight") else tiny.scale * noise
+            value = middle + 0.3 * noise if name.endswith("norm.weight") else tiny.scale * noise
             if name.endswith("bias"):
                 value = 0.5 * noise
             weight.copy_(value.to(tiny.dtype))

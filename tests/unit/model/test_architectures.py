@@ -1,5 +1,6 @@
 """Specs and weights of each family: equal from both kinds of file, and strict about what is there."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -105,6 +106,9 @@ def test_biases_and_head_norms_are_there_where_they_should_be(parity_fixtures: P
         ),
         ("phi3_window", {}, (24, 24)),
         ("phi3_window", {"sliding_window": None}, (0, 0)),
+        ("gemma2", {"layer_types": None}, (24, 0, 24)),
+        ("gemma2", {"layer_types": None, "sliding_window": None}, (4096, 0, 4096)),
+        ("gemma3", {"layer_types": None, "sliding_window_pattern": 2}, (24, 0, 24, 0, 24, 0)),
         ("smollm3", {"sliding_window": 7, "layer_types": None}, (0, 0, 0, 0)),
         ("smollm3", {"sliding_window": 7, "layer_types": None, "use_sliding_window": True}, (0, 0, 0, 7)),
     ],
@@ -123,6 +127,39 @@ def test_windows(copy_model: ModelWriter, name: str, config: Mapping[str, Any], 
 )
 def test_layers_that_do_not_rotate(copy_model: ModelWriter, config: Mapping[str, Any], ropes: tuple[int, ...]) -> None:
     assert read(copy_model("smollm3", config=config))[0].ropes == ropes
+
+
+NO_LOCAL_YARN = {"full_attention": {}, "sliding_attention": {"rope_type": "yarn"}}
+OLD = {"rope_theta": 100000.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_local_base_freq": 1000.0}
+
+
+@pytest.mark.parametrize("config", [{}, {"rope_parameters": None, **OLD}])
+def test_windowed_layers_of_gemma3_rotate_by_their_own_base(copy_model: ModelWriter, config: Mapping[str, Any]) -> None:
+    spec, _ = read(copy_model("gemma3", config=config))
+    assert spec.ropes == (1, 1, 1, 1, 1, 0)
+    exponents = np.arange(0, -16, -2) / 16
+    np.testing.assert_allclose(spec.inv_freq, [100000.0**exponents / 8, 1000.0**exponents], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gemma3"])
+def test_scores_of_gemma_have_their_own_scale(copy_model: ModelWriter, name: str) -> None:
+    assert read(copy_model(name, config={"query_pre_attn_scalar": 144}))[0].scales.attention == pytest.approx(1 / 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "silent", "off"),
+    [("attn_logit_softcapping", (50.0, 5.0), (0, 5.0)), ("final_logit_softcapping", (4.0, 30.0), (4.0, 0))],
+)
+def test_soft_caps_of_gemma2_have_defaults_and_can_be_off(
+    copy_model: ModelWriter, name: str, silent: tuple[float, float], off: tuple[float, float]
+) -> None:
+    path = copy_model("gemma2", config={name: None})  # takes the entry out
+    scales = read(path)[0].scales
+    assert (scales.attention_cap, scales.logit_cap) == silent
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {name: None}))
+    scales = read(path)[0].scales
+    assert (scales.attention_cap, scales.logit_cap) == off
 
 
 @pytest.mark.parametrize(
@@ -181,6 +218,10 @@ def test_a_head_beside_a_tied_embedding_must_equal_it(copy_model: ModelWriter) -
         ("smollm3", {"no_rope_layers": [1, 1]}, "no_rope_layers must be 0 or 1 for each of 4"),
         ("smollm3", {"use_sliding_window": True, "layer_types": ["chunked_attention"] * 4}, "layer_types must name"),
         ("phi3_long", {"hidden_act": "gelu"}, "hidden_act gelu is not supported"),
+        ("gemma2", {"hidden_activation": "gelu"}, "hidden_activation gelu is not supported"),
+        ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention is not supported"),
+        ("gemma3", {"text_config": {}}, "models of images and text are not supported"),
+        ("gemma3", {"rope_parameters": NO_LOCAL_YARN}, "scaling of sliding_attention"),
         ("olmo2", {"attention_bias": True}, r"q_proj\.bias is missing"),
     ],
 )

@@ -28,11 +28,15 @@ class Decoder(Family):
         """
         fields, sizes = fields_of(checkpoint), sizes_of(self, checkpoint)
         layout, layers = checkpoint.layout, sizes.layers
-        rope = rope_of(checkpoint, fields, sizes.head_dim, sizes.context, context or sizes.context, self.partial)
+        all_layers = "full_attention" if self.local_base else ""
+        served = context or sizes.context
+        rope = rope_of(checkpoint, fields, sizes.head_dim, sizes.context, served, self.partial, all_layers)
         windows = self.windows(fields, layout, layers)
         rotates = self.rotates(fields, layout, layers)
         frequencies, local = [rope.inv_freq], 0
         if self.local_base and any(windows):
+            if rope.scale != 1:
+                raise fields.fail("a rope scaling with an attention factor is not supported beside windowed layers")
             base = self.local_base(fields, layout)
             frequencies.append(plain_frequencies(base, sizes.head_dim).astype(np.float32))
             local = 1

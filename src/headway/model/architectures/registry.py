@@ -1,6 +1,7 @@
 """The families Headway computes."""
 
 from headway.core.errors import ModelError
+from headway.model.architectures.gemma import GEMMA2, GEMMA3
 from headway.model.architectures.granite import GRANITE
 from headway.model.architectures.llama import LLAMA
 from headway.model.architectures.olmo2 import OLMO2
@@ -10,7 +11,7 @@ from headway.model.architectures.qwen3 import QWEN3
 from headway.model.architectures.smollm3 import SMOLLM3
 from headway.model.spec import Architecture, Checkpoint
 
-_FAMILIES = (LLAMA, QWEN2, QWEN3, PHI3, GRANITE, OLMO2, SMOLLM3)
+_FAMILIES = (LLAMA, QWEN2, QWEN3, PHI3, GRANITE, OLMO2, SMOLLM3, GEMMA2, GEMMA3)
 _BY_NAME: dict[str, Architecture] = {name: family for family in _FAMILIES for name in family.names}
 
 

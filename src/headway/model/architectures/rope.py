@@ -65,21 +65,29 @@ def longrope_magnitude(factor: float, original: int) -> float:
 
 
 def rope_of(
-    checkpoint: Checkpoint, fields: Fields, head_dim: int, context: int, served: int, partial: bool = False
+    checkpoint: Checkpoint,
+    fields: Fields,
+    head_dim: int,
+    context: int,
+    served: int,
+    partial: bool = False,
+    layers: str = "",
 ) -> Rope:
     """The rotary part of either kind of checkpoint; ModelError for a scaling Headway does not compute.
 
     `served`: the longest sequence that will be. LongRoPE's factors depend on it, and not on each sequence's length, so
     that a token's value never depends on how long its sequence will become. `partial`: a part of a head may be rotated.
+    `layers`: the type of those it is for, where config.json tells them apart.
     """
     if checkpoint.layout == "gguf":
         return _rope_of_gguf(checkpoint, fields, head_dim, context, served, partial)
-    return _rope_of_config(fields, head_dim, context, served, partial)
-
-
-def _rope_of_config(config: Fields, head_dim: int, context: int, served: int, partial: bool) -> Rope:
     # Older files have rope_scaling beside rope_theta, newer ones rope_parameters with rope_theta inside.
-    rope = config.section("rope_scaling" if "rope_scaling" in config else "rope_parameters")
+    rope = fields.section("rope_scaling" if "rope_scaling" in fields else "rope_parameters")
+    rope = rope.section(layers) if layers in rope else rope
+    return _rope_of_config(fields, rope, head_dim, context, served, partial)
+
+
+def _rope_of_config(config: Fields, rope: Fields, head_dim: int, context: int, served: int, partial: bool) -> Rope:
     part = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
     if part != 1 and not (partial and 0 < part < 1):
         raise config.fail("partial_rotary_factor other than 1 is not supported")

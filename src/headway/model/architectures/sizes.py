@@ -28,6 +28,8 @@ def _of_config(family: Family, checkpoint: Checkpoint, config: Fields) -> Sizes:
     if "quantization_config" in config:
         method = config.section("quantization_config").text("quant_method", "unknown")
         raise config.fail(f"its weights are quantised by {method}, which is not supported; F32, F16 and BF16 are")
+    if "text_config" in config:
+        raise config.fail("text_config: models of images and text are not supported; text-only files of them are")
     key, supported = family.activation
     activation = config.text(key, supported)
     if activation != supported:
