@@ -123,6 +123,10 @@ NB_MODULE(_ext, m) {
       .def_rw("embed_scale", &Config::embed_scale)
       .def_rw("residual_scale", &Config::residual_scale)
       .def_rw("gelu", &Config::gelu)
+      .def_rw("experts", &Config::experts)
+      .def_rw("active_experts", &Config::active_experts)
+      .def_rw("expert_ffn", &Config::expert_ffn)
+      .def_rw("renormalise", &Config::renormalise)
       .def_rw("tied", &Config::tied);
   nb::class_<Limits>(m, "Limits")
       .def(nb::init<>())
@@ -170,5 +174,6 @@ NB_MODULE(_ext, m) {
       .def_prop_ro("isa", [](const Core& c) { return std::string(c.engine.isa()); })
       .def_prop_ro("weight_bytes", [](const Core& c) { return c.engine.weight_bytes(); })
       .def_prop_ro("embedding_bytes", [](const Core& c) { return c.engine.embedding_bytes(); })
+      .def_prop_ro("expert_bytes", [](const Core& c) { return c.engine.expert_bytes(); })
       .def_prop_ro("kv_bytes", [](const Core& c) { return c.engine.kv_bytes(); });
 }

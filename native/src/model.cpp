@@ -58,6 +58,18 @@ void Weights::load(const Config& c, const std::string& role, int layer, const Te
   layers.resize((std::size_t)c.layers);
   Layer& l = layers[(std::size_t)layer];
   const int q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+  if (const std::size_t dot = role.find('.'); dot != std::string::npos) {
+    const int number = std::stoi(role.substr(dot + 1));
+    if (number < 0 || number >= c.experts) throw std::invalid_argument("no such expert: " + role);
+    l.experts.resize((std::size_t)c.experts);
+    Expert& e = l.experts[(std::size_t)number];
+    const std::string part = role.substr(0, dot);
+    if (part == "gate") e.gate = matrix_of(t, c.expert_ffn, c.hidden, role);
+    else if (part == "up") e.up = matrix_of(t, c.expert_ffn, c.hidden, role);
+    else if (part == "down") e.down = matrix_of(t, c.hidden, c.expert_ffn, role);
+    else throw std::invalid_argument("unknown weight " + role);
+    return;
+  }
   struct Linear {
     const char* role;
     Matrix* matrix;
@@ -65,7 +77,8 @@ void Weights::load(const Config& c, const std::string& role, int layer, const Te
   };
   for (const Linear& m : {Linear{"q", &l.q, q_width, c.hidden}, {"k", &l.k, kv_width, c.hidden}, {"v", &l.v, kv_width, c.hidden},
                           {"o", &l.o, c.hidden, q_width}, {"gate", &l.gate, c.ffn, c.hidden}, {"up", &l.up, c.ffn, c.hidden},
-                          {"down", &l.down, c.hidden, c.ffn}}) {
+                          {"down", &l.down, c.hidden, c.ffn}, {"router", &l.router, c.experts, c.hidden},
+                          {"shared_router", &l.shared_router, 1, c.hidden}}) {
     if (role == m.role) {
       *m.matrix = matrix_of(t, m.rows, m.columns, role);
       return;
@@ -95,22 +108,34 @@ void Weights::check(const Config& c) {
     Layer& l = layers[(std::size_t)i];
     const std::string at = " of layer " + std::to_string(i);
     need((bool)l.q, "q" + at), need((bool)l.k, "k" + at), need((bool)l.v, "v" + at), need((bool)l.o, "o" + at);
-    need((bool)l.gate, "gate" + at), need((bool)l.up, "up" + at), need((bool)l.down, "down" + at);
+    if (c.ffn) need((bool)l.gate, "gate" + at), need((bool)l.up, "up" + at), need((bool)l.down, "down" + at);
+    if (c.experts) need((bool)l.router, "router" + at), need(!l.experts.empty(), "experts" + at);
+    for (const Expert& e : l.experts) {
+      need(e.gate && e.up && e.down, "an expert" + at);
+      l.expert_forms |= form_of(e.gate) | form_of(e.up), l.expert_down_forms |= form_of(e.down);
+    }
     need(l.attn_norm || l.attn_post_norm, "attn_norm" + at), need(l.ffn_norm || l.ffn_post_norm, "ffn_norm" + at);
     need((bool)l.q_norm == (bool)l.k_norm, "q_norm or k_norm" + at);
     l.attn_forms = form_of(l.q) | form_of(l.k) | form_of(l.v);
     l.o_forms = form_of(l.o);
-    l.ffn_forms = form_of(l.gate) | form_of(l.up);
-    l.down_forms = form_of(l.down);
+    for (const Matrix* m : {&l.gate, &l.up, &l.router, &l.shared_router}) l.ffn_forms |= *m ? form_of(*m) : 0;
+    l.down_forms = l.down ? form_of(l.down) : 0;
   }
 }
 
 std::size_t Weights::bytes() const {
-  std::size_t n = embed.memory.bytes() + head.memory.bytes() + final_norm.bytes();
+  std::size_t n = embed.memory.bytes() + head.memory.bytes() + final_norm.bytes() + expert_bytes();
   for (const Layer& l : layers) {
-    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) n += m->memory.bytes() + m->bias.bytes();
+    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down, &l.router, &l.shared_router}) n += m->memory.bytes() + m->bias.bytes();
     for (const Buffer<float>* v : {&l.attn_norm, &l.ffn_norm, &l.q_norm, &l.k_norm, &l.attn_post_norm, &l.ffn_post_norm}) n += v->bytes();
   }
+  return n;
+}
+
+std::size_t Weights::expert_bytes() const {
+  std::size_t n = 0;
+  for (const Layer& l : layers)
+    for (const Expert& e : l.experts) n += e.gate.memory.bytes() + e.up.memory.bytes() + e.down.memory.bytes();
   return n;
 }
 
@@ -136,12 +161,15 @@ void Model::allocate() {
   hidden_stride_ = pad(config_.hidden);
   const std::size_t q = pad(config_.heads * config_.head_dim), kv = pad(config_.kv_heads * config_.head_dim);
   const std::size_t ffn = pad(config_.ffn), widest = std::max({hidden_stride_, q, ffn}), half = config_.inv_freq[0].size();
+  const std::size_t slots = rows * config_.active_experts, expert = pad(config_.expert_ffn);
+  const std::size_t prepared = std::max(rows * widest, slots * std::max(hidden_stride_, expert));
+  if (config_.experts) routing_.allocate(config_, rows, hidden_stride_);
   x_ = Buffer<float>(rows * hidden_stride_), branch_ = Buffer<float>(rows * hidden_stride_), gathered_ = Buffer<float>((std::size_t)kLogitRows * hidden_stride_);
   q_ = Buffer<float>(rows * q), k_ = Buffer<float>(rows * kv), v_ = Buffer<float>(rows * kv);
   attended_ = Buffer<float>(rows * q), gate_ = Buffer<float>(rows * ffn), up_ = Buffer<float>(rows * ffn);
-  norm_ = Buffer<float>(rows * widest), codes_ = Buffer<std::int8_t>(rows * widest), bf16_ = Buffer<std::uint16_t>(rows * widest);
-  scale_ = Buffer<float>(rows * widest / kGroup), sum_ = Buffer<float>(rows * widest / kGroup);
-  offset_ = Buffer<std::int32_t>(rows * widest / kGroup * 2);
+  norm_ = Buffer<float>(rows * widest), codes_ = Buffer<std::int8_t>(prepared), bf16_ = Buffer<std::uint16_t>(prepared);
+  scale_ = Buffer<float>(prepared / kGroup), sum_ = Buffer<float>(prepared / kGroup);
+  offset_ = Buffer<std::int32_t>(prepared / kGroup * 2);
   cos_ = Buffer<float>(rows * config_.inv_freq.size() * half), sin_ = Buffer<float>(rows * config_.inv_freq.size() * half);
   logit_stride_ = padded((std::size_t)config_.vocab, kLanes);
   logits_ = Buffer<float>((std::size_t)kLogitRows * logit_stride_);
@@ -234,6 +262,17 @@ void Model::multiply(std::initializer_list<Output> outputs, int rows, bool add) 
 }
 
 void Model::feed_forward(const Layer& l, int rows) {
+  if (l.router) {
+    mix_experts(l, rows);
+    add_branch(l.ffn_post_norm, rows);
+    return;
+  }
+  gate(l, rows);
+  add(l.down, l.ffn_post_norm, rows);
+}
+
+// The input of `down`: activated gates times ups.
+void Model::gate(const Layer& l, int rows) {
   const std::size_t width = padded((std::size_t)config_.ffn, kGroup);
   const int tiles = l.gate.packed.tiles, chunks = (rows + kRowChunk - 1) / kRowChunk, items = tiles * chunks;
   threads.run(items, std::max(1, items / (kClaims * threads.count())), [&](int item, int) {
@@ -246,13 +285,16 @@ void Model::feed_forward(const Layer& l, int rows) {
     }
   });
   prepare(gate_.data(), width, config_.ffn, rows, l.down_forms, nullptr);
-  add(l.down, l.ffn_post_norm, rows);
 }
 
 // Adds the matrix's outputs to the residual stream, normalised or scaled first where the model asks for it.
 void Model::add(const Matrix& matrix, const Buffer<float>& norm, int rows) {
   if (!norm && config_.residual_scale == 1) return multiply({{&matrix, x_.data(), hidden_stride_}}, rows, true);
   multiply({{&matrix, branch_.data(), hidden_stride_}}, rows, false);
+  add_branch(norm, rows);
+}
+
+void Model::add_branch(const Buffer<float>& norm, int rows) {
   threads.run(rows, 4, [&](int r, int) {
     float *x = x_.data() + r * hidden_stride_, *branch = branch_.data() + r * hidden_stride_;
     if (norm) kernels_.rms_norm(branch, norm.data(), config_.hidden, config_.norm_eps, branch);

@@ -15,7 +15,8 @@ struct Tiny {
   Config config;
   std::vector<std::vector<std::uint8_t>> memory;
 
-  Tiny() {
+  explicit Tiny(bool experts = false) {
+    if (experts) config.experts = 5, config.active_experts = 2, config.expert_ffn = 48, config.renormalise = true;
     config.layers = 2, config.hidden = 64, config.heads = 6, config.kv_heads = 2, config.head_dim = 16, config.ffn = 96;
     config.vocab = kVocab, config.context = kContext, config.windows = {0, 100}, config.tied = true;
     config.attention_scale = 0.25f, config.attention_cap = 5, config.inv_freq.resize(1), config.ropes = {0, -1};
@@ -42,6 +43,12 @@ struct Tiny {
       matrix("q", i, Type::Q4_1, 96, 64), matrix("k", i, Type::BF16, 32, 64), matrix("v", i, Type::F16, 32, 64);
       matrix("o", i, Type::Q5_1, 64, 96), matrix("gate", i, Type::Q4_0, 96, 64), matrix("up", i, Type::F32, 96, 64);
       matrix("down", i, Type::Q5_0, 64, 96);
+      if (config.experts) matrix("router", i, Type::F32, 5, 64), matrix("shared_router", i, Type::F32, 1, 64);
+      for (int x = 0; x < config.experts; x++) {
+        const std::string number = "." + std::to_string(x);
+        matrix(("gate" + number).c_str(), i, Type::Q4_0, 48, 64), matrix(("up" + number).c_str(), i, Type::Q4_0, 48, 64);
+        matrix(("down" + number).c_str(), i, Type::F16, 64, 48);
+      }
     }
     e->finish();
     return e;
@@ -85,8 +92,8 @@ std::vector<std::vector<std::uint32_t>> generate(Engine& e, int chunk, bool toge
 
 }  // namespace
 
-void test_engine() {
-  Tiny tiny;
+void test_engine(bool experts) {
+  Tiny tiny(experts);
   for (const Kernels* k : all_kernels()) {
     setenv("HEADWAY_ISA", k->name, 1);
     const auto base = generate(*tiny.build(1, 2000), 1000, false, false);
@@ -102,8 +109,8 @@ void test_engine() {
   unsetenv("HEADWAY_ISA");
 }
 
-void test_no_allocation() {
-  Tiny tiny;
+void test_no_allocation(bool experts) {
+  Tiny tiny(experts);
   auto e = tiny.build(2, 64);
   constexpr int kSequences = 3;
   std::vector<std::uint32_t> tables[kSequences], tokens(kSequences, 3);

@@ -35,7 +35,10 @@ struct Config {
   float embed_scale = 1.0f;                  // multiplies embeddings
   float residual_scale = 1.0f;               // multiplies what attention and feed-forward add
   bool gelu = false;                         // the gate's activation: GELU (tanh) instead of SiLU
-  bool tied = false;            // the head is the embedding
+  bool tied = false;                         // the head is the embedding
+  // `ffn` is the width of the feed-forward that all rows go through, 0 where there are only experts.
+  int experts = 0, active_experts = 0, expert_ffn = 0;
+  bool renormalise = false;                  // the weights of a row's active experts add up to 1
 };
 
 struct Limits {
@@ -112,6 +115,7 @@ class Engine {
   const char* isa() const;
   std::size_t weight_bytes() const;     // as packed in memory
   std::size_t embedding_bytes() const;  // of these, the embedding's
+  std::size_t expert_bytes() const;     // and the experts', active or not
   std::size_t kv_bytes() const;      // the pool's size
 
  private:

@@ -30,6 +30,10 @@ class Config:
     embed_scale: float
     residual_scale: float
     gelu: bool
+    experts: int
+    active_experts: int
+    expert_ffn: int
+    renormalise: bool
     tied: bool
 
 class Limits:
@@ -81,6 +85,8 @@ class Core:
     def isa(self) -> str: ...
     @property
     def weight_bytes(self) -> int: ...
+    @property
+    def expert_bytes(self) -> int: ...
     @property
     def embedding_bytes(self) -> int: ...
     @property

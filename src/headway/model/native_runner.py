@@ -56,8 +56,7 @@ class NativeRunner:
             end_ids=tuple(i for i in end_ids_of(checkpoint) if i < spec.vocab),
             layer_macs=spec.layer_macs,
             head_macs=spec.head_macs,
-            # An embedding that is not the head is looked up, not read.
-            bytes_per_token=self._core.weight_bytes - (0 if spec.tied else self._core.embedding_bytes),
+            bytes_per_token=self._bytes_per_token(spec),
         )
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="native-step")
         self._step: Future[StepResult] | None = None
@@ -197,6 +196,13 @@ class NativeRunner:
             self._core.load(weight.role, weight.layer, tensor.type, rows, columns, tensor.data)
             yield weight
 
+    def _bytes_per_token(self, spec: ModelSpec) -> int:
+        """Weights read for one row: of experts the active ones; an embedding that is not the head is looked up."""
+        read = self._core.weight_bytes - (0 if spec.tied else self._core.embedding_bytes)
+        if spec.experts:
+            read -= self._core.expert_bytes * (spec.experts.count - spec.experts.active) // spec.experts.count
+        return read
+
     @staticmethod
     def _context(spec: ModelSpec, settings: EngineSettings) -> int:
         if settings.context is not None and settings.context > spec.context:
@@ -235,4 +241,7 @@ class NativeRunner:
         config.attention_scale, config.embed_scale = spec.scales.attention, spec.scales.embedding
         config.residual_scale = spec.scales.residual
         config.attention_cap, config.logit_cap = spec.scales.attention_cap, spec.scales.logit_cap
+        if spec.experts:
+            config.experts, config.active_experts = spec.experts.count, spec.experts.active
+            config.expert_ffn, config.renormalise = spec.experts.ffn, spec.experts.renormalise
         return config

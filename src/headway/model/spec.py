@@ -71,6 +71,20 @@ class Scales:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts in every layer. The router's softmax is over all of them; each row takes the `active` best.
+
+    A feed-forward that every row takes besides (ModelSpec.ffn wide) may have a gate of its own, one number per row.
+    """
+
+    count: int
+    active: int
+    ffn: int  # width of each
+    renormalise: bool  # the active ones' weights are brought to the sum of 1
+    shared_gate: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A decoder-only transformer: RMSNorm, rotary attention with grouped heads, gated feed-forward.
 
@@ -84,7 +98,7 @@ class ModelSpec:
     heads: int
     kv_heads: int
     head_dim: int
-    ffn: int
+    ffn: int  # of the feed-forward that every row takes; 0: there are only experts
     vocab: int
     context: int
     norm_eps: float
@@ -95,12 +109,16 @@ class ModelSpec:
     tied: bool  # the output head is the embedding
     gelu: bool  # the gate's activation: GELU in its tanh form, instead of SiLU
     scales: Scales
+    experts: Experts | None = None
 
     @property
     def layer_macs(self) -> int:
-        """Multiply-adds with weights for one token in all layers."""
+        """Multiply-adds with weights for one token in all layers; of experts, with the active ones'."""
         attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        return self.layers * (attention + 3 * self.hidden * self.ffn)
+        feed_forward = 3 * self.ffn
+        if self.experts:
+            feed_forward += self.experts.count + self.experts.shared_gate + 3 * self.experts.active * self.experts.ffn
+        return self.layers * (attention + self.hidden * feed_forward)
 
     @property
     def head_macs(self) -> int:
@@ -113,7 +131,8 @@ class Weight:
     file interleaves them permutes the rows of q and k.
 
     Roles: embed, head (absent if tied), final_norm; per layer: attn_norm, q, k, v, o, q_norm, k_norm (of a head's size
-    or of all heads'), attn_post_norm, ffn_norm, gate, up, down, ffn_post_norm, and <linear>_bias. `layer` is -1 for the
+    or of all heads'), attn_post_norm, ffn_norm, gate, up, down, ffn_post_norm, and <linear>_bias; with experts router,
+    shared_router (of the feed-forward beside them), gate.<expert>, up.<expert>, down.<expert>. `layer` is -1 for the
     global ones. Norms and biases are F32, F16 or BF16 vectors.
     """
 

@@ -215,6 +215,30 @@ MODELS |= {
             "sliding_attention": plain(1000.0),
         },
     ),
+    "mixtral": replace(
+        half("Mixtral", 1201, num_local_experts=5, intermediate_size=40, rope_parameters=plain(1000000.0)), scale=0.15
+    ),
+    "qwen2_moe": half(
+        "Qwen2Moe",
+        602,
+        num_experts=6,
+        num_experts_per_tok=3,
+        moe_intermediate_size=32,
+        shared_expert_intermediate_size=48,
+        norm_topk_prob=False,
+        rope_parameters=plain(1000000.0),
+    ),
+    "qwen3_moe": half(
+        "Qwen3Moe",
+        603,
+        head_dim=32,
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        norm_topk_prob=True,
+        tie_word_embeddings=True,
+        rope_parameters=plain(1000000.0),
+    ),
     "smollm3": half("SmolLM3", 1706, num_hidden_layers=4, rope_parameters=plain(5000000.0), tie_word_embeddings=True),
 }
 

@@ -77,6 +77,17 @@ def test_both_kinds_of_file_say_the_same(name: str, parity_fixtures: Path) -> No
                 np.testing.assert_allclose(floats(tensor), floats(weights[place]), rtol=1e-2, atol=1e-6)
 
 
+def test_of_experts_the_active_ones_are_counted(parity_fixtures: Path) -> None:
+    spec, weights = read(parity_fixtures / "hf" / "qwen2_moe")
+    assert spec.experts is not None and (spec.experts.count, spec.experts.active) == (6, 3)
+    used = [
+        tensor.shape[0] * tensor.shape[1] // (2 if "." in role else 1)  # half of the experts
+        for (role, layer), tensor in weights.items()
+        if layer >= 0 and "norm" not in role and "bias" not in role
+    ]
+    assert spec.layer_macs == sum(used)
+
+
 def test_biases_and_head_norms_are_there_where_they_should_be(parity_fixtures: Path) -> None:
     _, qwen2 = read(parity_fixtures / "hf" / "qwen2")
     _, qwen3 = read(parity_fixtures / "hf" / "qwen3")
@@ -109,6 +120,9 @@ def test_biases_and_head_norms_are_there_where_they_should_be(parity_fixtures: P
         ("gemma2", {"layer_types": None}, (24, 0, 24)),
         ("gemma2", {"layer_types": None, "sliding_window": None}, (4096, 0, 4096)),
         ("gemma3", {"layer_types": None, "sliding_window_pattern": 2}, (24, 0, 24, 0, 24, 0)),
+        ("mixtral", {"sliding_window": 7}, (7, 7)),
+        ("qwen3_moe", {"sliding_window": 7}, (0, 0)),
+        ("qwen3_moe", {"sliding_window": 7, "use_sliding_window": True}, (7, 7)),
         ("smollm3", {"sliding_window": 7, "layer_types": None}, (0, 0, 0, 0)),
         ("smollm3", {"sliding_window": 7, "layer_types": None, "use_sliding_window": True}, (0, 0, 0, 7)),
     ],
@@ -171,7 +185,11 @@ def test_soft_caps_of_gemma2_have_defaults_and_can_be_off(
         ({"llama.attention.head_count_kv": 3}, "4 heads cannot share 3"),
         ({"llama.attention.key_length": 7}, "head size of 7"),
         ({"llama.attention.value_length": 16}, "value_length must equal"),
-        ({"llama.expert_count": 8}, "mixtures of experts are not supported"),
+        ({"llama.expert_count": 8}, r"llama\.expert_used_count is missing"),
+        ({"llama.expert_count": 2, "llama.expert_used_count": 3}, "3 of 2 experts of width 64 are impossible"),
+        ({"llama.expert_count": 2, "llama.expert_used_count": 1, "llama.expert_gating_func": 2}, "only softmax"),
+        ({"llama.expert_count": 2, "llama.expert_used_count": 1, "llama.expert_weights_scale": 2.5}, "weights_scale"),
+        ({"llama.expert_count": 2, "llama.expert_used_count": 1}, r"unknown tensor blk\.0\.ffn_gate\.weight"),
         ({"llama.feed_forward_length": 32}, r"ffn_gate\.weight has the shape \(64, 32\), not \(32, 32\)"),
         ({"llama.block_count": 2}, r"tensor blk\.1\.attn_norm\.weight is missing"),
     ],
@@ -222,6 +240,11 @@ def test_a_head_beside_a_tied_embedding_must_equal_it(copy_model: ModelWriter) -
         ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention is not supported"),
         ("gemma3", {"text_config": {}}, "models of images and text are not supported"),
         ("gemma3", {"rope_parameters": NO_LOCAL_YARN}, "scaling of sliding_attention"),
+        ("mixtral", {"num_experts_per_tok": 6}, "6 of 5 experts of width 40 are impossible"),
+        ("qwen2_moe", {"mlp_only_layers": [1]}, "layers without experts are not supported"),
+        ("qwen3_moe", {"decoder_sparse_step": 2}, "layers without experts are not supported"),
+        ("qwen2_moe", {"use_sliding_window": True, "layer_types": None}, "without layer_types is not supported"),
+        ("qwen2_moe", {"shared_expert_intermediate_size": 32}, r"shared_expert\.gate_proj\.weight has the shape"),
         ("olmo2", {"attention_bias": True}, r"q_proj\.bias is missing"),
     ],
 )

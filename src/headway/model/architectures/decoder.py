@@ -58,6 +58,7 @@ class Decoder(Family):
             tied=sizes.tied,
             gelu=self.activation[1] != "silu",
             scales=self.scales(fields, layout, sizes),
+            experts=sizes.experts,
         )
 
     def weights(self, checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[Weight]:

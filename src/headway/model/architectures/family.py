@@ -6,14 +6,15 @@ from typing import Literal
 
 from headway.model.architectures.names import tensor_name
 from headway.model.fields import Fields
-from headway.model.spec import Scales
+from headway.model.spec import Experts, Scales
 
 Layout = Literal["gguf", "hf"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A model's dimensions as its metadata states them. `context`: positions before any stretching by rope scaling."""
+    """A model's dimensions as its metadata states them. `context`: positions before any stretching by rope scaling;
+    `ffn`: of the feed-forward that every row takes, 0 where there are only experts."""
 
     layers: int
     hidden: int
@@ -25,6 +26,7 @@ class Sizes:
     context: int
     norm_eps: float
     tied: bool
+    experts: Experts | None
 
 
 def full_attention(fields: Fields, layout: Layout, layers: int) -> tuple[int, ...]:
@@ -43,6 +45,13 @@ def stated_biases(config: Fields) -> tuple[str, ...]:
     return attention + (("gate", "up", "down") if config.flag("mlp_bias", False) else ())
 
 
+def no_experts(fields: Fields, layout: Layout) -> tuple[Experts, int] | None:
+    """A plain feed-forward."""
+    if layout == "gguf" and fields.integer("expert_count", 0) > 0:
+        raise fields.fail("expert_count: a mixture of experts is not supported for this architecture")
+    return None
+
+
 def usual_scales(fields: Fields, layout: Layout, sizes: Sizes) -> Scales:
     """Scores over the root of the head size, nothing else scaled."""
     return Scales(attention=sizes.head_dim**-0.5)
@@ -55,7 +64,8 @@ class Family:
     `names`: its architecture in GGUF files and model_types in config.json. `windows(fields, layout, layers)`: each
     layer's attention span; `rotates`: whether it rotates at all. `biases(config)`: linears that config.json gives a
     bias. `head_norms`: q and k are normalised per "head", or over their whole "width". `pre_norms` and `post_norms`:
-    attention and feed-forward normalise what they read, or what they add. `activation`: config.json's key for the
+    attention and feed-forward normalise what they read, or what they add. `experts(fields, layout)`: the mixture of
+    experts, if there is one, and the width of the feed-forward beside it. `activation`: config.json's key for the
     gate's, and the only value it may have. `interleaved`: GGUF files hold the rows of q and k in pairs (2i, 2i + 1) for
     rotation. `partial`: only a part of each head may be rotated. `local_base(fields, layout)`: windowed layers rotate
     plainly by this base. `norm_offset`: what config.json's models add to their norms' weights (GGUF files hold the
@@ -68,6 +78,7 @@ class Family:
     rotates: Callable[[Fields, Layout, int], tuple[bool, ...]] = all_rotate
     biases: Callable[[Fields], tuple[str, ...]] = stated_biases
     scales: Callable[[Fields, Layout, Sizes], Scales] = usual_scales
+    experts: Callable[[Fields, Layout], tuple[Experts, int] | None] = no_experts
     local_base: Callable[[Fields, Layout], float] | None = None
     head_norms: Literal["", "head", "width"] = ""
     pre_norms: bool = True

@@ -21,6 +21,10 @@ _GGUF = {
     "down": "ffn_down",
     "attn_post_norm": "post_attention_norm",
     "ffn_post_norm": "post_ffw_norm",
+    "router": "ffn_gate_inp",
+    "gate.": "ffn_gate_exps",  # of all experts, one after the other
+    "up.": "ffn_up_exps",
+    "down.": "ffn_down_exps",
 }
 _HF = {
     "embed": "model.embed_tokens",
@@ -37,6 +41,10 @@ _HF = {
     "gate": "mlp.gate_proj",
     "up": "mlp.up_proj",
     "down": "mlp.down_proj",
+    "router": "mlp.gate",
+    "gate.": "mlp.experts.{}.gate_proj",
+    "up.": "mlp.experts.{}.up_proj",
+    "down.": "mlp.experts.{}.down_proj",
 }
 # Where a norm follows the attention, it has the name that Llama gives to the one before the feed-forward.
 HF_POST_NORMS = {
@@ -53,8 +61,8 @@ _HARMLESS = re.compile(
 def tensor_name(layout: str, role: str, layer: int, renamed: Mapping[str, str] = MappingProxyType({})) -> str:
     """The name of `role` (a Weight's) in a "gguf" or "hf" checkpoint; `layer` is -1 for the global ones."""
     bias = role.endswith("_bias")
-    plain = role.removesuffix("_bias")
-    stem = renamed.get(plain) or (_GGUF if layout == "gguf" else _HF)[plain]
+    plain, dot, expert = role.removesuffix("_bias").partition(".")
+    stem = (renamed.get(plain + dot) or (_GGUF if layout == "gguf" else _HF)[plain + dot]).format(expert)
     if layer >= 0:
         stem = f"blk.{layer}.{stem}" if layout == "gguf" else f"model.layers.{layer}.{stem}"
     return stem + (".bias" if bias else ".weight")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headway.model.architectures.family import Family, Layout
 from headway.model.fields import Fields
-from headway.model.spec import Checkpoint, ModelSpec, RawTensor
+from headway.model.spec import Checkpoint, Experts, ModelSpec, RawTensor
 
 Shape = tuple[int, int]  # rows, columns
 
@@ -41,16 +41,28 @@ def places(family: Family, checkpoint: Checkpoint, spec: ModelSpec) -> list[Plac
         layer["attn_post_norm"] = (1, spec.hidden)
     if family.pre_norms:
         layer["ffn_norm"] = (1, spec.hidden)
-    layer |= _with_biases(family, checkpoint, {role: linear[role] for role in ("gate", "up", "down")})
+    if spec.ffn:
+        layer |= _with_biases(family, checkpoint, {role: linear[role] for role in ("gate", "up", "down")})
+    if spec.experts:
+        layer |= _expert_shapes(spec, spec.experts)
     if family.post_norms:
         layer["ffn_post_norm"] = (1, spec.hidden)
-    found = [_place(family, checkpoint.layout, "embed", -1, (spec.vocab, spec.hidden), linear)]
-    for index in range(spec.layers):
-        found += [_place(family, checkpoint.layout, role, index, shape, linear) for role, shape in layer.items()]
-    found.append(_place(family, checkpoint.layout, "final_norm", -1, (1, spec.hidden), linear))
+    shapes = {("embed", -1): (spec.vocab, spec.hidden)}
+    shapes |= {(role, index): shape for index in range(spec.layers) for role, shape in layer.items()}
+    shapes["final_norm", -1] = (1, spec.hidden)
     if not spec.tied:
-        found.append(_place(family, checkpoint.layout, "head", -1, (spec.vocab, spec.hidden), linear))
-    return found
+        shapes["head", -1] = (spec.vocab, spec.hidden)
+    return [_place(family, checkpoint.layout, spec, role, index, shape) for (role, index), shape in shapes.items()]
+
+
+def _expert_shapes(spec: ModelSpec, experts: Experts) -> dict[str, Shape]:
+    shapes: dict[str, Shape] = {"router": (experts.count, spec.hidden)}
+    if experts.shared_gate:
+        shapes["shared_router"] = (1, spec.hidden)
+    for expert in range(experts.count):
+        shapes[f"gate.{expert}"] = shapes[f"up.{expert}"] = (experts.ffn, spec.hidden)
+        shapes[f"down.{expert}"] = (spec.hidden, experts.ffn)
+    return shapes
 
 
 def _linears(spec: ModelSpec) -> dict[str, Shape]:
@@ -80,10 +92,15 @@ def _with_biases(family: Family, checkpoint: Checkpoint, shapes: dict[str, Shape
     return found
 
 
-def _place(family: Family, layout: Layout, role: str, layer: int, shape: Shape, linear: dict[str, Shape]) -> Place:
+def _place(family: Family, layout: Layout, spec: ModelSpec, role: str, layer: int, shape: Shape) -> Place:
+    linear = _linears(spec)
     for whole, parts in family.fused.items():
         if role in parts:
             rows = [linear[part][0] for part in parts]
             first = sum(rows[: parts.index(role)])
             return Place(role, layer, family.tensor_name(layout, whole, layer), (sum(rows), shape[1]), first, shape[0])
-    return Place(role, layer, family.tensor_name(layout, role, layer), shape, 0, shape[0])
+    name = family.tensor_name(layout, role, layer)
+    _, of_expert, expert = role.partition(".")
+    if of_expert and layout == "gguf" and spec.experts:
+        return Place(role, layer, name, (spec.experts.count * shape[0], shape[1]), int(expert) * shape[0], shape[0])
+    return Place(role, layer, name, shape, 0, shape[0])

@@ -35,39 +35,41 @@ def _of_config(family: Family, checkpoint: Checkpoint, config: Fields) -> Sizes:
     if activation != supported:
         raise config.fail(f"{key} {activation} is not supported ({supported} is)")
     hidden, heads = _positive(config, "hidden_size"), _positive(config, "num_attention_heads")
+    experts, ffn = family.experts(config, "hf") or (None, _positive(config, "intermediate_size"))
     return Sizes(
         layers=_positive(config, "num_hidden_layers"),
         hidden=hidden,
         heads=heads,
         kv_heads=config.integer("num_key_value_heads", heads),
         head_dim=config.integer("head_dim", hidden // heads),
-        ffn=_positive(config, "intermediate_size"),
+        ffn=ffn,
         vocab=_positive(config, "vocab_size"),
         context=_positive(config, "max_position_embeddings"),
         norm_eps=config.number("rms_norm_eps"),
         tied=config.flag("tie_word_embeddings", family.tied),
+        experts=experts,
     )
 
 
 def _of_gguf(family: Family, checkpoint: Checkpoint, fields: Fields) -> Sizes:
-    if fields.integer("expert_count", 0) > 0:
-        raise fields.fail("expert_count: mixtures of experts are not supported")
     hidden, heads = _positive(fields, "embedding_length"), _positive(fields, "attention.head_count")
     head_dim = fields.integer("attention.key_length", hidden // heads)
     if fields.integer("attention.value_length", head_dim) != head_dim:
         raise fields.fail("attention.value_length must equal attention.key_length")
+    experts, ffn = family.experts(fields, "gguf") or (None, _positive(fields, "feed_forward_length"))
     return Sizes(
         layers=_positive(fields, "block_count"),
         hidden=hidden,
         heads=heads,
         kv_heads=fields.integer("attention.head_count_kv", heads),
         head_dim=head_dim,
-        ffn=_positive(fields, "feed_forward_length"),
+        ffn=ffn,
         # vocab_size is optional in GGUF and the embedding is not.
         vocab=checkpoint.tensor(tensor_name("gguf", "embed", -1)).shape[0],
         context=_positive(fields, "context_length"),
         norm_eps=fields.number("attention.layer_norm_rms_epsilon"),
         tied=not checkpoint.has(tensor_name("gguf", "head", -1)),
+        experts=experts,
     )
 
 
