@@ -45,9 +45,9 @@ struct Tiny {
       matrix("down", i, Type::Q5_0, 64, 96);
       if (config.experts) matrix("router", i, Type::F32, 5, 64), matrix("shared_router", i, Type::F32, 1, 64);
       for (int x = 0; x < config.experts; x++) {
-        const std::string number = "." + std::to_string(x);
-        matrix(("gate" + number).c_str(), i, Type::Q4_0, 48, 64), matrix(("up" + number).c_str(), i, Type::Q4_0, 48, 64);
-        matrix(("down" + number).c_str(), i, Type::F16, 64, 48);
+        const auto of = [x](const char* part) { return std::string(part).append(std::to_string(x)); };
+        matrix(of("gate.").c_str(), i, Type::Q4_0, 48, 64), matrix(of("up.").c_str(), i, Type::Q4_0, 48, 64);
+        matrix(of("down.").c_str(), i, Type::F16, 64, 48);
       }
     }
     e->finish();
