@@ -101,7 +101,7 @@ struct Input {
 
 void test_matmul();
 void test_rows();
-void test_attention(float softcap);
+void test_attention();
 void test_threads();
 void test_uniform();
 void test_sampling();
