@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,37 @@ def test_windowed_layers_of_gemma3_rotate_by_their_own_base(copy_model: ModelWri
     np.testing.assert_allclose(spec.inv_freq, [100000.0**exponents / 8, 1000.0**exponents], rtol=1e-6)
 
 
+@pytest.mark.parametrize(("text", "images"), [("language_model.model.", ""), ("model.language_model.", "model.")])
+def test_the_text_part_of_a_model_with_images(copy_model: ModelWriter, text: str, images: str) -> None:
+    path = copy_model("gemma3")
+    spec, weights = read(path)
+    config, tensors = json.loads((path / "config.json").read_text()), load_file(path / "model.safetensors")
+    nested = {"model_type": "gemma3", "text_config": config, "vision_config": {}}
+    (path / "config.json").write_text(json.dumps(nested))
+    renamed = {text + name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    eyes = {f"{images}{name}": np.ones(3, np.float32) for name in ("vision_tower.a.weight", "multi_modal_projector.b")}
+    save_file(renamed | eyes, path / "model.safetensors")
+    same, again = read(path)
+    assert {place: tensor.data.tobytes() for place, tensor in again.items()} == {
+        place: tensor.data.tobytes() for place, tensor in weights.items()
+    }
+    assert np.array_equal(same.inv_freq, spec.inv_freq)
+    assert replace(same, inv_freq=spec.inv_freq) == spec
+    save_file(renamed | eyes | {"audio_tower.c": np.ones(3, np.float32)}, path / "model.safetensors")
+    with pytest.raises(ModelError, match=r"unknown tensor audio_tower\.c"):
+        read(path)
+
+
+def test_what_gemma3_leaves_unsaid_of_its_text_part(copy_model: ModelWriter) -> None:
+    said = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    path = copy_model("gemma3", config={"model_type": "gemma3", "text_config": said})
+    checkpoint = open_checkpoint(path)
+    spec = architecture_of(checkpoint).spec(checkpoint)  # Gemma 3 4B
+    assert (spec.heads, spec.kv_heads, spec.head_dim, spec.vocab, spec.context) == (8, 4, 256, 262208, 131072)
+    assert (spec.windows[:6], spec.scales.attention, spec.tied) == ((1024,) * 5 + (0,), 1 / 16, True)
+    np.testing.assert_allclose(spec.inv_freq[:, 1], [1e6 ** (-2 / 256), 1e4 ** (-2 / 256)], rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["gemma2", "gemma3"])
 def test_scores_of_gemma_have_their_own_scale(copy_model: ModelWriter, name: str) -> None:
     assert read(copy_model(name, config={"query_pre_attn_scalar": 144}))[0].scales.attention == pytest.approx(1 / 12)
@@ -238,7 +269,8 @@ def test_a_head_beside_a_tied_embedding_must_equal_it(copy_model: ModelWriter) -
         ("phi3_long", {"hidden_act": "gelu"}, "hidden_act gelu is not supported"),
         ("gemma2", {"hidden_activation": "gelu"}, "hidden_activation gelu is not supported"),
         ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention is not supported"),
-        ("gemma3", {"text_config": {}}, "models of images and text are not supported"),
+        ("gemma3", {"text_config": 3}, "text_config must be an object"),
+        ("gemma2", {"text_config": {}}, "models of images and text are not supported"),
         ("gemma3", {"rope_parameters": NO_LOCAL_YARN}, "scaling of sliding_attention"),
         ("mixtral", {"num_experts_per_tok": 6}, "6 of 5 experts of width 40 are impossible"),
         ("qwen2_moe", {"mlp_only_layers": [1]}, "layers without experts are not supported"),

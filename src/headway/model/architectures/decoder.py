@@ -11,6 +11,7 @@ from headway.model.architectures.names import changes_nothing
 from headway.model.architectures.places import Place, places
 from headway.model.architectures.rope import plain_frequencies, rope_of
 from headway.model.architectures.sizes import fields_of, sizes_of
+from headway.model.architectures.text_part import text_part_of
 from headway.model.spec import Checkpoint, ModelSpec, RawTensor, Weight, floats
 
 _VECTORS = ("F32", "F16", "BF16")  # types of norms and biases
@@ -26,6 +27,7 @@ class Decoder(Family):
 
         ModelError for anything missing or not supported.
         """
+        checkpoint = text_part_of(checkpoint, self.text_defaults)
         fields, sizes = fields_of(checkpoint), sizes_of(self, checkpoint)
         layout, layers = checkpoint.layout, sizes.layers
         all_layers = "full_attention" if self.local_base else ""
@@ -63,6 +65,7 @@ class Decoder(Family):
 
     def weights(self, checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[Weight]:
         """Every weight in model order, once all are known to be there, to have their shape, and to be all there is."""
+        checkpoint = text_part_of(checkpoint, self.text_defaults)
         there = places(self, checkpoint, spec)
         expected = {place.name for place in there}
         for name in checkpoint.names():

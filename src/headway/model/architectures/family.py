@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from headway.model.architectures.names import tensor_name
 from headway.model.fields import Fields
@@ -70,7 +70,8 @@ class Family:
     rotation. `partial`: only a part of each head may be rotated. `local_base(fields, layout)`: windowed layers rotate
     plainly by this base. `norm_offset`: what config.json's models add to their norms' weights (GGUF files hold the
     sum). `tied`: the head is the embedding where config.json is silent. `fused`: roles that lie one after the other in
-    one tensor. `gguf_names`, `hf_names`: of roles that are called otherwise than in names.py.
+    one tensor. `text_defaults`: what holds where config.json of a model of text and images is silent on its text part;
+    None: there are none. `gguf_names`, `hf_names`: of roles that are called otherwise than in names.py.
     """
 
     names: tuple[str, ...]
@@ -88,6 +89,7 @@ class Family:
     interleaved: bool = False
     partial: bool = False
     tied: bool = False
+    text_defaults: Mapping[str, Any] | None = None
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gguf_names: Mapping[str, str] = field(default_factory=dict)
     hf_names: Mapping[str, str] = field(default_factory=dict)

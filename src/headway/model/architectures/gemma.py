@@ -1,4 +1,4 @@
-"""Gemma 2 and 3 (text): norms before and after, scaled embeddings, GELU, soft caps, windows by turns."""
+"""Gemma 2 and 3 (text part): norms before and after, scaled embeddings, GELU, soft caps, windows by turns."""
 
 from headway.model.architectures.decoder import Decoder
 from headway.model.architectures.family import Layout, Sizes
@@ -88,8 +88,20 @@ GEMMA2 = Decoder(
     tied=True,
     hf_names=HF_POST_NORMS,
 )
+# The config.json of the models with images says little about the text part.
+_TEXT_DEFAULTS = {
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1000000.0,
+}
+
 GEMMA3 = Decoder(
     names=("gemma3", "gemma3_text"),
+    text_defaults=_TEXT_DEFAULTS,
     windows=_gemma3_windows,
     scales=_gemma3_scales,
     local_base=_local_base,
