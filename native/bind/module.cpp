@@ -115,7 +115,18 @@ NB_MODULE(_ext, m) {
       .def_rw("norm_eps", &Config::norm_eps)
       .def_rw("rope_scale", &Config::rope_scale)
       .def_rw("inv_freq", &Config::inv_freq)
+      .def_rw("ropes", &Config::ropes)
       .def_rw("windows", &Config::windows)
+      .def_rw("attention_scale", &Config::attention_scale)
+      .def_rw("attention_cap", &Config::attention_cap)
+      .def_rw("logit_cap", &Config::logit_cap)
+      .def_rw("embed_scale", &Config::embed_scale)
+      .def_rw("residual_scale", &Config::residual_scale)
+      .def_rw("gelu", &Config::gelu)
+      .def_rw("experts", &Config::experts)
+      .def_rw("active_experts", &Config::active_experts)
+      .def_rw("expert_ffn", &Config::expert_ffn)
+      .def_rw("renormalise", &Config::renormalise)
       .def_rw("tied", &Config::tied);
   nb::enum_<KvType>(m, "KvType").value("F16", KvType::F16).value("INT8", KvType::Int8);
   m.def("kv_head_bytes", &kv_head_bytes, "type"_a, "head_dim"_a, "bytes of one KV head's keys and values in one block");
@@ -166,5 +177,6 @@ NB_MODULE(_ext, m) {
       .def_prop_ro("isa", [](const Core& c) { return std::string(c.engine.isa()); })
       .def_prop_ro("weight_bytes", [](const Core& c) { return c.engine.weight_bytes(); })
       .def_prop_ro("embedding_bytes", [](const Core& c) { return c.engine.embedding_bytes(); })
+      .def_prop_ro("expert_bytes", [](const Core& c) { return c.engine.expert_bytes(); })
       .def_prop_ro("kv_bytes", [](const Core& c) { return c.engine.kv_bytes(); });
 }

@@ -32,11 +32,18 @@ struct Engine::Impl {
 };
 
 Engine::Engine(Config config, Limits limits) {
-  if (config.layers < 1 || config.hidden < 1 || config.ffn < 1 || config.vocab < 1 || config.context < 1 || config.head_dim < 2 ||
+  if (config.layers < 1 || config.hidden < 1 || config.ffn < (config.experts ? 0 : 1) || config.vocab < 1 || config.context < 1 || config.head_dim < 2 ||
       config.head_dim > 1024 || config.head_dim % 2 || config.kv_heads < 1 || config.heads % config.kv_heads)
     throw std::invalid_argument("impossible model dimensions");
-  if ((int)config.inv_freq.size() != config.head_dim / 2 || (int)config.windows.size() != config.layers)
-    throw std::invalid_argument("inv_freq needs head_dim / 2 values and windows one per layer");
+  if (config.inv_freq.empty() || (int)config.ropes.size() != config.layers || (int)config.windows.size() != config.layers)
+    throw std::invalid_argument("inv_freq must not be empty; ropes and windows need one value per layer");
+  for (const auto& f : config.inv_freq)
+    if (f.size() != config.inv_freq[0].size() || (int)f.size() > config.head_dim / 2)
+      throw std::invalid_argument("inv_freq needs equally many values for each way to rotate, at most head_dim / 2");
+  for (int rope : config.ropes)
+    if (rope < -1 || rope >= (int)config.inv_freq.size()) throw std::invalid_argument("a layer rotates by what is not there");
+  if (config.experts < 0 || (config.experts && (config.expert_ffn < 1 || config.active_experts < 1 || config.active_experts > config.experts)))
+    throw std::invalid_argument("impossible experts");
   if (limits.threads < 1 || limits.blocks < 1 || limits.slots < 1 || limits.max_tokens < 1)
     throw std::invalid_argument("limits must be positive");
   impl_ = std::make_unique<Impl>(std::move(config), limits);
@@ -122,6 +129,7 @@ const Config& Engine::config() const { return impl_->config; }
 const char* Engine::isa() const { return impl_->kernels.name; }
 std::size_t Engine::weight_bytes() const { return impl_->model.weights.bytes(); }
 std::size_t Engine::embedding_bytes() const { return impl_->model.weights.embed.memory.bytes(); }
+std::size_t Engine::expert_bytes() const { return impl_->model.weights.expert_bytes(); }
 std::size_t Engine::kv_bytes() const { return impl_->model.cache.memory.bytes(); }
 
 }  // namespace headway

@@ -58,6 +58,18 @@ void Weights::load(const Config& c, const std::string& role, int layer, const Te
   layers.resize((std::size_t)c.layers);
   Layer& l = layers[(std::size_t)layer];
   const int q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+  if (const std::size_t dot = role.find('.'); dot != std::string::npos) {
+    const int number = std::stoi(role.substr(dot + 1));
+    if (number < 0 || number >= c.experts) throw std::invalid_argument("no such expert: " + role);
+    l.experts.resize((std::size_t)c.experts);
+    Expert& e = l.experts[(std::size_t)number];
+    const std::string part = role.substr(0, dot);
+    if (part == "gate") e.gate = matrix_of(t, c.expert_ffn, c.hidden, role);
+    else if (part == "up") e.up = matrix_of(t, c.expert_ffn, c.hidden, role);
+    else if (part == "down") e.down = matrix_of(t, c.hidden, c.expert_ffn, role);
+    else throw std::invalid_argument("unknown weight " + role);
+    return;
+  }
   struct Linear {
     const char* role;
     Matrix* matrix;
@@ -65,7 +77,8 @@ void Weights::load(const Config& c, const std::string& role, int layer, const Te
   };
   for (const Linear& m : {Linear{"q", &l.q, q_width, c.hidden}, {"k", &l.k, kv_width, c.hidden}, {"v", &l.v, kv_width, c.hidden},
                           {"o", &l.o, c.hidden, q_width}, {"gate", &l.gate, c.ffn, c.hidden}, {"up", &l.up, c.ffn, c.hidden},
-                          {"down", &l.down, c.hidden, c.ffn}}) {
+                          {"down", &l.down, c.hidden, c.ffn}, {"router", &l.router, c.experts, c.hidden},
+                          {"shared_router", &l.shared_router, 1, c.hidden}}) {
     if (role == m.role) {
       *m.matrix = matrix_of(t, m.rows, m.columns, role);
       return;
@@ -78,8 +91,10 @@ void Weights::load(const Config& c, const std::string& role, int layer, const Te
   }
   if (role == "attn_norm") l.attn_norm = vector_of(t, c.hidden, role);
   else if (role == "ffn_norm") l.ffn_norm = vector_of(t, c.hidden, role);
-  else if (role == "q_norm") l.q_norm = vector_of(t, c.head_dim, role);
-  else if (role == "k_norm") l.k_norm = vector_of(t, c.head_dim, role);
+  else if (role == "attn_post_norm") l.attn_post_norm = vector_of(t, c.hidden, role);
+  else if (role == "ffn_post_norm") l.ffn_post_norm = vector_of(t, c.hidden, role);
+  else if (role == "q_norm") l.q_norm = vector_of(t, l.q_span = t.columns == c.head_dim ? c.head_dim : q_width, role);
+  else if (role == "k_norm") l.k_norm = vector_of(t, l.k_span = t.columns == c.head_dim ? c.head_dim : kv_width, role);
   else throw std::invalid_argument("unknown weight " + role);
 }
 
@@ -93,22 +108,34 @@ void Weights::check(const Config& c) {
     Layer& l = layers[(std::size_t)i];
     const std::string at = " of layer " + std::to_string(i);
     need((bool)l.q, "q" + at), need((bool)l.k, "k" + at), need((bool)l.v, "v" + at), need((bool)l.o, "o" + at);
-    need((bool)l.gate, "gate" + at), need((bool)l.up, "up" + at), need((bool)l.down, "down" + at);
-    need((bool)l.attn_norm, "attn_norm" + at), need((bool)l.ffn_norm, "ffn_norm" + at);
+    if (c.ffn) need((bool)l.gate, "gate" + at), need((bool)l.up, "up" + at), need((bool)l.down, "down" + at);
+    if (c.experts) need((bool)l.router, "router" + at), need(!l.experts.empty(), "experts" + at);
+    for (const Expert& e : l.experts) {
+      need(e.gate && e.up && e.down, "an expert" + at);
+      l.expert_forms |= form_of(e.gate) | form_of(e.up), l.expert_down_forms |= form_of(e.down);
+    }
+    need(l.attn_norm || l.attn_post_norm, "attn_norm" + at), need(l.ffn_norm || l.ffn_post_norm, "ffn_norm" + at);
     need((bool)l.q_norm == (bool)l.k_norm, "q_norm or k_norm" + at);
     l.attn_forms = form_of(l.q) | form_of(l.k) | form_of(l.v);
     l.o_forms = form_of(l.o);
-    l.ffn_forms = form_of(l.gate) | form_of(l.up);
-    l.down_forms = form_of(l.down);
+    for (const Matrix* m : {&l.gate, &l.up, &l.router, &l.shared_router}) l.ffn_forms |= *m ? form_of(*m) : 0;
+    l.down_forms = l.down ? form_of(l.down) : 0;
   }
 }
 
 std::size_t Weights::bytes() const {
-  std::size_t n = embed.memory.bytes() + head.memory.bytes() + final_norm.bytes();
+  std::size_t n = embed.memory.bytes() + head.memory.bytes() + final_norm.bytes() + expert_bytes();
   for (const Layer& l : layers) {
-    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) n += m->memory.bytes() + m->bias.bytes();
-    n += l.attn_norm.bytes() + l.ffn_norm.bytes() + l.q_norm.bytes() + l.k_norm.bytes();
+    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down, &l.router, &l.shared_router}) n += m->memory.bytes() + m->bias.bytes();
+    for (const Buffer<float>* v : {&l.attn_norm, &l.ffn_norm, &l.q_norm, &l.k_norm, &l.attn_post_norm, &l.ffn_post_norm}) n += v->bytes();
   }
+  return n;
+}
+
+std::size_t Weights::expert_bytes() const {
+  std::size_t n = 0;
+  for (const Layer& l : layers)
+    for (const Expert& e : l.experts) n += e.gate.memory.bytes() + e.up.memory.bytes() + e.down.memory.bytes();
   return n;
 }
 
@@ -135,19 +162,22 @@ void Model::allocate() {
   const auto pad = [](int n) { return padded((std::size_t)n, kGroup); };
   hidden_stride_ = pad(config_.hidden);
   const std::size_t q = pad(config_.heads * config_.head_dim), kv = pad(config_.kv_heads * config_.head_dim);
-  const std::size_t ffn = pad(config_.ffn), widest = std::max({hidden_stride_, q, ffn}), half = (std::size_t)config_.head_dim / 2;
-  x_ = Buffer<float>(rows * hidden_stride_), gathered_ = Buffer<float>((std::size_t)kLogitRows * hidden_stride_);
+  const std::size_t ffn = pad(config_.ffn), widest = std::max({hidden_stride_, q, ffn}), half = config_.inv_freq[0].size();
+  const std::size_t slots = rows * config_.active_experts, expert = pad(config_.expert_ffn);
+  const std::size_t prepared = std::max(rows * widest, slots * std::max(hidden_stride_, expert));
+  if (config_.experts) routing_.allocate(config_, rows, hidden_stride_);
+  x_ = Buffer<float>(rows * hidden_stride_), branch_ = Buffer<float>(rows * hidden_stride_), gathered_ = Buffer<float>((std::size_t)kLogitRows * hidden_stride_);
   q_ = Buffer<float>(rows * q), k_ = Buffer<float>(rows * kv), v_ = Buffer<float>(rows * kv);
   attended_ = Buffer<float>(rows * q), gate_ = Buffer<float>(rows * ffn), up_ = Buffer<float>(rows * ffn);
-  norm_ = Buffer<float>(rows * widest), codes_ = Buffer<std::int8_t>(rows * widest), bf16_ = Buffer<std::uint16_t>(rows * widest);
-  scale_ = Buffer<float>(rows * widest / kGroup), sum_ = Buffer<float>(rows * widest / kGroup);
-  offset_ = Buffer<std::int32_t>(rows * widest / kGroup * 2);
+  norm_ = Buffer<float>(rows * widest), codes_ = Buffer<std::int8_t>(prepared), bf16_ = Buffer<std::uint16_t>(prepared);
+  scale_ = Buffer<float>(prepared / kGroup), sum_ = Buffer<float>(prepared / kGroup);
+  offset_ = Buffer<std::int32_t>(prepared / kGroup * 2);
   if (kv_kernels_.query) {
     const std::size_t width = (std::size_t)config_.heads * cache.head_pad;
     query_codes_ = Buffer<std::int8_t>(rows * width), query_scale_ = Buffer<float>(rows * width / kGroup);
     query_offset_ = Buffer<std::int32_t>(rows * width / kGroup * 2);
   }
-  cos_ = Buffer<float>(rows * half), sin_ = Buffer<float>(rows * half);
+  cos_ = Buffer<float>(rows * config_.inv_freq.size() * half), sin_ = Buffer<float>(rows * config_.inv_freq.size() * half);
   logit_stride_ = padded((std::size_t)config_.vocab, kLanes);
   logits_ = Buffer<float>((std::size_t)kLogitRows * logit_stride_);
   row_work_.resize(rows), row_first_.resize(rows), blocks_.reserve(rows);
@@ -171,7 +201,7 @@ void Model::forward(const Work* work, int count) {
     place_keys(i, l, work, rows);
     attend(i, work);
     prepare(attended_.data(), q_stride, config_.heads * config_.head_dim, rows, l.o_forms, nullptr);
-    multiply({{&l.o, x_.data(), hidden_stride_}}, rows, true);
+    add(l.o, l.attn_post_norm, rows);
     prepare(x_.data(), hidden_stride_, config_.hidden, rows, l.ffn_forms, l.ffn_norm.data());
     feed_forward(l, rows);
   }
@@ -187,17 +217,18 @@ void Model::embed(const Work* work, int count) {
     for (int i = 0; i < work[w].count; i += tokens_per_block)
       blocks_.push_back({w, i, std::min(tokens_per_block, work[w].count - i)});
   }
-  const int half = config_.head_dim / 2;
+  const int half = (int)config_.inv_freq[0].size(), ropes = (int)config_.inv_freq.size();
   threads.run(rows, 4, [&](int r, int) {
     const Work& w = work[row_work_[r]];
     const int i = r - row_first_[row_work_[r]];
     float* x = x_.data() + r * hidden_stride_;
     unpack_row(weights.embed.packed, (int)w.tokens[i], x);
     std::fill(x + config_.hidden, x + hidden_stride_, 0.0f);  // the last tile adds to it, and rms_norm reads it
-    for (int d = 0; d < half; d++) {
-      const float angle = (float)(w.start + i) * config_.inv_freq[d];
-      cos_[(std::size_t)r * half + d] = std::cos(angle) * config_.rope_scale;
-      sin_[(std::size_t)r * half + d] = std::sin(angle) * config_.rope_scale;
+    if (config_.embed_scale != 1) kernels_.scale(x, config_.embed_scale, config_.hidden, x);
+    for (int d = 0; d < ropes * half; d++) {
+      const float angle = (float)(w.start + i) * config_.inv_freq[d / half][d % half];
+      cos_[(std::size_t)r * ropes * half + d] = std::cos(angle) * config_.rope_scale;
+      sin_[(std::size_t)r * ropes * half + d] = std::sin(angle) * config_.rope_scale;
     }
   });
 }
@@ -220,10 +251,6 @@ void Model::prepare(const float* x, std::size_t stride, int columns, int rows, u
   in_ = {(int)groups, norm ? norm_.data() : x, bf16_.data(), codes_.data(), scale_.data(), sum_.data(), offset_.data()};
 }
 
-// Tile groups of a matrix, and the tiles of one.
-static int groups_of(const Packed& m) { return (m.tiles + kTileGroup - 1) / kTileGroup; }
-static Tiles group_of(const Packed& m, int i) { return {i * kTileGroup, std::min(kTileGroup, m.tiles - i * kTileGroup)}; }
-
 void Model::multiply(std::initializer_list<Output> outputs, int rows, bool add) {
   int groups = 0;
   for (const Output& o : outputs) groups += groups_of(o.matrix->packed);
@@ -243,7 +270,19 @@ void Model::multiply(std::initializer_list<Output> outputs, int rows, bool add) 
 }
 
 void Model::feed_forward(const Layer& l, int rows) {
+  if (l.router) {
+    mix_experts(l, rows);
+    add_branch(l.ffn_post_norm, rows);
+    return;
+  }
+  gate(l, rows);
+  add(l.down, l.ffn_post_norm, rows);
+}
+
+// The input of `down`: activated gates times ups.
+void Model::gate(const Layer& l, int rows) {
   const std::size_t width = padded((std::size_t)config_.ffn, kGroup);
+  const auto activate = config_.gelu ? kernels_.geglu : kernels_.swiglu;
   const int groups = groups_of(l.gate.packed), chunks = (rows + kRowChunk - 1) / kRowChunk, items = groups * chunks;
   threads.run(items, std::max(1, items / (kClaims * threads.count())), [&](int item, int) {
     const Tiles tiles = group_of(l.gate.packed, item % groups);
@@ -251,32 +290,50 @@ void Model::feed_forward(const Layer& l, int rows) {
     kernels_.matmul(l.gate.packed, tiles, in_, row, n, gate_.data(), width, false);
     kernels_.matmul(l.up.packed, tiles, in_, row, n, up_.data(), width, false);
     for (int r = row; r < row + n; r++) {
-      float* g = gate_.data() + r * width + (std::size_t)tiles.first * kLanes;
-      kernels_.swiglu(g, up_.data() + r * width + (std::size_t)tiles.first * kLanes, tiles.count * kLanes, g);
+      const std::size_t at = r * width + (std::size_t)tiles.first * kLanes;
+      activate(gate_.data() + at, up_.data() + at, tiles.count * kLanes, gate_.data() + at);
     }
   });
   prepare(gate_.data(), width, config_.ffn, rows, l.down_forms, nullptr);
-  multiply({{&l.down, x_.data(), hidden_stride_}}, rows, true);
 }
 
-// Normalises per head (Qwen3), rotates, and writes keys and values to their blocks: attention reads them only there.
+// Adds the matrix's outputs to the residual stream, normalised or scaled first where the model asks for it.
+void Model::add(const Matrix& matrix, const Buffer<float>& norm, int rows) {
+  if (!norm && config_.residual_scale == 1) return multiply({{&matrix, x_.data(), hidden_stride_}}, rows, true);
+  multiply({{&matrix, branch_.data(), hidden_stride_}}, rows, false);
+  add_branch(norm, rows);
+}
+
+void Model::add_branch(const Buffer<float>& norm, int rows) {
+  threads.run(rows, 4, [&](int r, int) {
+    float *x = x_.data() + r * hidden_stride_, *branch = branch_.data() + r * hidden_stride_;
+    if (norm) kernels_.rms_norm(branch, norm.data(), config_.hidden, config_.norm_eps, branch);
+    for (int i = 0; i < config_.hidden; i++) x[i] += config_.residual_scale * branch[i];
+  });
+}
+
+// Normalises queries and keys where the model asks for it, rotates, and writes keys and values to their blocks: attention reads them only there.
 void Model::place_keys(int index, const Layer& l, const Work* work, int rows) {
-  const int hd = config_.head_dim, half = hd / 2;
+  const int hd = config_.head_dim, half = (int)config_.inv_freq[0].size(), ropes = (int)config_.inv_freq.size(), rope = config_.ropes[index];
   const std::size_t q_stride = padded((std::size_t)config_.heads * hd, kGroup), kv_stride = padded((std::size_t)config_.kv_heads * hd, kGroup);
   threads.run(rows, 2, [&](int r, int) {
-    const float *cos = cos_.data() + (std::size_t)r * half, *sin = sin_.data() + (std::size_t)r * half;
-    const auto turn = [&](float* head, const Buffer<float>& norm) {
-      if (norm) {
-        alignas(64) float padded_head[1024] = {};
-        std::memcpy(padded_head, head, hd * sizeof(float));
-        kernels_.rms_norm(padded_head, norm.data(), hd, config_.norm_eps, padded_head);
-        std::memcpy(head, padded_head, hd * sizeof(float));
+    const auto turn = [&](float* row, int heads, const Buffer<float>& norm, int span) {
+      if (norm && span == heads * hd) kernels_.rms_norm(row, norm.data(), span, config_.norm_eps, row);
+      for (float* head = row; head < row + heads * hd; head += hd) {
+        if (norm && span < heads * hd) {
+          alignas(64) float padded_head[1024] = {};
+          std::memcpy(padded_head, head, hd * sizeof(float));
+          kernels_.rms_norm(padded_head, norm.data(), hd, config_.norm_eps, padded_head);
+          std::memcpy(head, padded_head, hd * sizeof(float));
+        }
+        const std::size_t at = ((std::size_t)r * ropes + rope) * half;
+        if (rope >= 0) kernels_.rope(head, cos_.data() + at, sin_.data() + at, half);
       }
-      kernels_.rope(head, cos, sin, half);
     };
+    turn(q_.data() + r * q_stride, config_.heads, l.q_norm, l.q_span);
+    turn(k_.data() + r * kv_stride, config_.kv_heads, l.k_norm, l.k_span);
     for (int h = 0; h < config_.heads; h++) {
-      float* q = q_.data() + r * q_stride + (std::size_t)h * hd;
-      turn(q, l.q_norm);
+      const float* q = q_.data() + r * q_stride + (std::size_t)h * hd;
       if (kv_kernels_.query) {
         const std::size_t at = (std::size_t)r * config_.heads + h, groups = (std::size_t)cache.head_pad / kGroup;
         kv_kernels_.query(q, hd, cache.head_pad, query_codes_.data() + at * cache.head_pad, query_scale_.data() + at * groups,
@@ -286,8 +343,7 @@ void Model::place_keys(int index, const Layer& l, const Work* work, int rows) {
     const Work& w = work[row_work_[r]];
     const int position = w.start + r - row_first_[row_work_[r]];
     for (int h = 0; h < config_.kv_heads; h++) {
-      float* k = k_.data() + r * kv_stride + (std::size_t)h * hd;
-      turn(k, l.k_norm);
+      const float* k = k_.data() + r * kv_stride + (std::size_t)h * hd;
       std::uint8_t* block = cache.at(index, h) + w.table[position / kBlock] * cache.block_stride;
       kv_kernels_.write(k, v_.data() + r * kv_stride + (std::size_t)h * hd, hd, cache.head_pad, position % kBlock, block);
     }
@@ -341,8 +397,8 @@ void Model::attend_block(int index, const Work* work, const QueryBlock& b, int h
     codes[i] = query_codes_.data() + at * pad, scales[i] = query_scale_.data() + at * (pad / kGroup);
     offsets[i] = query_offset_.data() + 2 * at * (pad / kGroup);
   }
-  const Attention a = {cache.at(index, head), cache.block_stride, w.table, hd, pad, 1.0f / std::sqrt((float)hd), n, queries, last, first,
-                       codes, scales, offsets};
+  const Attention a = {cache.at(index, head), cache.block_stride, w.table, hd, pad, config_.attention_scale, n, queries, last, first,
+                       codes, scales, offsets, config_.attention_cap};
   float* scores = scratch_.data() + scratch_stride_ * thread;
   if (alone) {
     kv_kernels_.attend(a, split, scores, alone, alone + most, alone + 2 * most);
@@ -387,7 +443,7 @@ void Model::head(const int* rows, int count) {
   if (form != kInt8) {
     prepare(gathered_.data(), width, config_.hidden, count, form, weights.final_norm.data());
     multiply({{config_.tied ? &weights.embed : &weights.head, logits_.data(), logit_stride_}}, count, false);
-    return;
+    return cap_logits(count);
   }
   const auto term = [&](int first) {  // the rows from `first` on of the shared buffers
     return Activations{(int)groups,
@@ -411,6 +467,12 @@ void Model::head(const int* rows, int count) {
     kernels_.matmul(m, group_of(m, i), coarse, 0, count, logits_.data(), logit_stride_, false);
     kernels_.matmul(m, group_of(m, i), fine, 0, count, logits_.data(), logit_stride_, true);
   });
+  cap_logits(count);
+}
+
+void Model::cap_logits(int count) {
+  if (config_.logit_cap == 0) return;
+  threads.run(count, 1, [&](int r, int) { kernels_.softcap(logits_.data() + r * logit_stride_, (int)logit_stride_, config_.logit_cap); });
 }
 
 }  // namespace headway

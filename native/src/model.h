@@ -12,10 +12,18 @@
 
 namespace headway {
 
+struct Expert {
+  Matrix gate, up, down;
+};
+
 struct Layer {
   Matrix q, k, v, o, gate, up, down;
-  Buffer<float> attn_norm, ffn_norm, q_norm, k_norm;
+  Matrix router, shared_router;  // whose experts a row goes through; how much it takes of gate, up and down beside them
+  std::vector<Expert> experts;
+  Buffer<float> attn_norm, ffn_norm, q_norm, k_norm, attn_post_norm, ffn_post_norm;
+  int q_span = 0, k_span = 0;  // outputs that q_norm and k_norm normalise together: a head's or all
   unsigned attn_forms = 0, o_forms = 0, ffn_forms = 0, down_forms = 0;  // forms of input its matrices need
+  unsigned expert_forms = 0, expert_down_forms = 0;                     // and its experts'
 };
 
 struct Weights {
@@ -26,6 +34,20 @@ struct Weights {
   void load(const Config& config, const std::string& role, int layer, const Tensor& tensor);
   void check(const Config& config);  // throws std::invalid_argument naming what is missing
   std::size_t bytes() const;
+  std::size_t expert_bytes() const;
+};
+
+// Which experts the rows of a step go through. A slot is a row at one of its experts; slots are sorted by expert.
+struct Routing {
+  std::vector<int> chosen, slot;  // [row][rank]: expert and slot
+  std::vector<float> weight;      // [row][rank]
+  std::vector<int> first, next;   // [expert + 1]: its first slot; scratch
+  std::size_t logit_stride = 0;
+  Buffer<float> logits, shared;  // [row]
+  Buffer<float> x, y;            // [slot][hidden]: inputs and results
+  Buffer<float> gate, up;        // [slot][expert_ffn]
+
+  void allocate(const Config& config, std::size_t rows, std::size_t hidden_stride);
 };
 
 // Keys and values: [block][layer][kv head] as KvType says. All layers of a block together, so that memory touched for the
@@ -72,6 +94,14 @@ class Model {
   void prepare(const float* x, std::size_t stride, int columns, int rows, unsigned forms, const float* norm);
   void multiply(std::initializer_list<Output> outputs, int rows, bool add);
   void feed_forward(const Layer& layer, int rows);
+  void gate(const Layer& layer, int rows);
+  void add(const Matrix& matrix, const Buffer<float>& norm, int rows);
+  void add_branch(const Buffer<float>& norm, int rows);
+  void route(const Layer& layer, int rows);
+  template <class F>
+  void each_expert(const Layer& layer, int groups, F&& work);
+  void mix_experts(const Layer& layer, int rows);
+  void cap_logits(int count);
   void place_keys(int index, const Layer& layer, const Work* work, int rows);
   void attend(int index, const Work* work);
   void attend_block(int index, const Work* work, const QueryBlock& block, int head, int thread, int split, float* alone);
@@ -84,11 +114,12 @@ class Model {
   int group_ = 1;              // query heads per KV head
   int most_queries_ = 0;       // in one query block
   std::size_t hidden_stride_ = 0, logit_stride_ = 0;
+  Routing routing_;
   Activations in_;             // the prepared input of the next `multiply`
   std::vector<int> row_work_;  // which work each row belongs to
   std::vector<int> row_first_; // first row of each work
   std::vector<QueryBlock> blocks_;
-  Buffer<float> x_, q_, k_, v_, attended_, gate_, up_, norm_, scale_, sum_, cos_, sin_, logits_, gathered_;
+  Buffer<float> x_, q_, k_, v_, attended_, gate_, up_, branch_, norm_, scale_, sum_, cos_, sin_, logits_, gathered_;
   Buffer<std::int8_t> codes_;
   Buffer<std::uint16_t> bf16_;
   Buffer<std::int32_t> offset_;

@@ -105,8 +105,8 @@ void test_attention();
 void test_threads();
 void test_uniform();
 void test_sampling();
-void test_engine();
-void test_no_allocation();
+void test_engine(bool experts);
+void test_no_allocation(bool experts);
 void test_poison();
 void test_refusals();
 

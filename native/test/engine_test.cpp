@@ -15,10 +15,12 @@ struct Tiny {
   Config config;
   KvType kv = KvType::F16;
 
-  Tiny() {
+  explicit Tiny(bool experts = false) {
+    if (experts) config.experts = 5, config.active_experts = 2, config.expert_ffn = 48, config.renormalise = true;
     config.layers = 2, config.hidden = 64, config.heads = 6, config.kv_heads = 2, config.head_dim = 16, config.ffn = 96;
     config.vocab = kVocab, config.context = kContext, config.windows = {0, 100}, config.tied = true;
-    for (int i = 0; i < 8; i++) config.inv_freq.push_back(std::pow(10000.0f, -i / 8.0f));
+    config.attention_scale = 0.25f, config.attention_cap = 5, config.inv_freq.resize(1), config.ropes = {0, -1};
+    for (int i = 0; i < 8; i++) config.inv_freq[0].push_back(std::pow(10000.0f, -i / 8.0f));
   }
 
   std::unique_ptr<Engine> build(int threads, int max_tokens) {
@@ -41,6 +43,12 @@ struct Tiny {
       matrix("q", i, Type::Q4_1, 96, 64), matrix("k", i, Type::BF16, 32, 64), matrix("v", i, Type::F16, 32, 64);
       matrix("o", i, Type::Q5_1, 64, 96), matrix("gate", i, Type::Q4_0, 96, 64), matrix("up", i, Type::F32, 96, 64);
       matrix("down", i, Type::Q5_0, 64, 96);
+      if (config.experts) matrix("router", i, Type::F32, 5, 64), matrix("shared_router", i, Type::F32, 1, 64);
+      for (int x = 0; x < config.experts; x++) {
+        const auto of = [x](const char* part) { return std::string(part).append(std::to_string(x)); };
+        matrix(of("gate.").c_str(), i, Type::Q4_0, 48, 64), matrix(of("up.").c_str(), i, Type::Q4_0, 48, 64);
+        matrix(of("down.").c_str(), i, Type::F16, 64, 48);
+      }
     }
     e->finish();
     return e;
@@ -84,8 +92,8 @@ std::vector<std::vector<std::uint32_t>> generate(Engine& e, int chunk, bool toge
 
 }  // namespace
 
-void test_engine() {
-  Tiny tiny;
+void test_engine(bool experts) {
+  Tiny tiny(experts);
   for (const Kernels* k : all_kernels())
     for (const KvType kv : {KvType::F16, KvType::Int8}) {
       setenv("HEADWAY_ISA", k->name, 1);
@@ -104,8 +112,8 @@ void test_engine() {
   unsetenv("HEADWAY_ISA");
 }
 
-void test_no_allocation() {
-  Tiny tiny;
+void test_no_allocation(bool experts) {
+  Tiny tiny(experts);
   auto e = tiny.build(2, 64);
   constexpr int kSequences = 3;
   std::vector<std::uint32_t> tables[kSequences], tokens(kSequences, 3);
@@ -142,7 +150,7 @@ void test_no_allocation() {
 void test_poison() {
   Config c;
   c.layers = 1, c.hidden = 72, c.heads = 2, c.kv_heads = 1, c.head_dim = 16, c.ffn = 40, c.vocab = 20, c.context = 64;
-  c.windows = {0}, c.tied = false, c.inv_freq.assign(8, 0.5f);
+  c.windows = {0}, c.ropes = {0}, c.tied = false, c.inv_freq = {std::vector<float>(8, 0.5f)};
   for (const float poison : {INFINITY, NAN})
   for (const KvType kv : {KvType::F16, KvType::Int8}) {
     Limits limits;

@@ -66,6 +66,8 @@ void test_rows() {
     for (int i = 0; i < n; i++) expect(std::fabs(out[i] - truth[i]) < 1e-5, std::string(k->name) + " rms_norm");
     k->swiglu(x.data(), w.data(), n, out.data());
     for (int i = 0; i < n; i++) expect(std::fabs(out[i] - reference::swiglu(x[i], w[i])) < 1e-5, std::string(k->name) + " swiglu");
+    k->geglu(x.data(), w.data(), n, out.data());
+    for (int i = 0; i < n; i++) expect(std::fabs(out[i] - reference::geglu(x[i], w[i])) < 1e-5, std::string(k->name) + " geglu");
     float total = k->exp_sum(x.data(), n - 3, 2.0f, 0.7f, out.data());
     double expected = 0;
     for (int i = 0; i < n - 3; i++) {
@@ -89,7 +91,7 @@ void test_rows() {
 }
 
 // Off by at most `tolerance`: with 8 bits the queries and the weights are rounded too, which the truth leaves out.
-void attention_of(KvType type, double tolerance) {
+void attention_of(KvType type, float softcap, double tolerance) {
   constexpr int kHeadDim = 40, kContext = 700, kQ = 21;
   const int kPad = kv_pad(type, kHeadDim);
   const std::size_t stride = kv_part_bytes(type, kPad);
@@ -127,7 +129,7 @@ void attention_of(KvType type, double tolerance) {
     }
     const auto run = [&](int from, int count) {
       const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, count, pointers.data() + from, last.data() + from, first.data() + from,
-                           codes.data() + from, scales.data() + from, offsets.data() + from};
+                           codes.data() + from, scales.data() + from, offsets.data() + from, softcap};
       std::vector<float> scores((std::size_t)count * kSplit), m(count), s(count), o((std::size_t)count * kPad), rm(count), rs(count), ro(o.size());
       for (int split = 0; split <= kContext / kSplit; split++) {
         kv.attend(a, split, scores.data(), m.data(), s.data(), o.data());
@@ -141,7 +143,7 @@ void attention_of(KvType type, double tolerance) {
     double off = 0;
     bool same = true;
     for (int i = 0; i < kQ; i++) {
-      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, kQ, pointers.data(), last.data(), first.data(), nullptr, nullptr, nullptr};
+      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, kQ, pointers.data(), last.data(), first.data(), nullptr, nullptr, nullptr, softcap};
       double truth[kHeadDim];
       reference::attend(a, type, i, truth);
       const auto alone = run(i, 1);
@@ -156,8 +158,10 @@ void attention_of(KvType type, double tolerance) {
 }
 
 void test_attention() {
-  attention_of(KvType::F16, 1e-5);
-  attention_of(KvType::Int8, 0.02);
+  for (const float softcap : {0.0f, 2.0f}) {
+    attention_of(KvType::F16, softcap, 1e-5);
+    attention_of(KvType::Int8, softcap, 0.02);
+  }
 }
 
 void test_threads() {

@@ -17,9 +17,18 @@ GREEDY = Sampling(max_tokens=1, temperature=0.0)
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
+# Positions to serve of models whose context is longer, where that changes how they rotate.
+CONTEXTS = {"phi3_short": 128}
+
+
 def open_runner(path: Path, threads: int = 2, kv_type: Literal["int8", "f16"] = "f16") -> NativeRunner:
     settings = EngineSettings(
-        threads=threads, kv_memory_mb=128, kv_type=kv_type, max_sequences=32, max_step_tokens=2048
+        threads=threads,
+        context=CONTEXTS.get(path.stem),
+        kv_memory_mb=128,
+        kv_type=kv_type,
+        max_sequences=32,
+        max_step_tokens=2048,
     )
     return load_runner(path, settings)
 

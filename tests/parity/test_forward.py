@@ -1,5 +1,6 @@
 """The forward pass against transformers in float32 and llama.cpp, on tiny random models of each family."""
 
+import json
 from pathlib import Path
 from typing import Literal
 
@@ -9,12 +10,12 @@ from numpy.typing import NDArray
 from oracle import FIXTURES, Teacher, all_logits, open_runner
 
 FOLDERS = sorted(p.name for p in (FIXTURES / "hf").iterdir())
+CONVERTED = sorted(p.stem for p in (FIXTURES / "converted").iterdir())  # the same models, by llama.cpp's converter
 GGUFS = sorted(p.stem for p in (FIXTURES / "gguf").glob("*.gguf"))
 ISAS = ["portable", "avx2", "avx512vnni", "avx512bf16"]
 # Largest difference to float32 of any logit (their standard deviation is 1.2): the KV cache is in half precision,
 # and bf16 weights meet inputs rounded to bf16.
-TOLERANCE = {"F32": 0.02, "F16": 0.02, "BF16": 0.2}
-STORED = {"llama_llama3": "F32", "mistral_full": "F16"}
+TOLERANCE = {"float32": 0.02, "float16": 0.02, "bfloat16": 0.2}
 
 
 def sequences(data: dict[str, NDArray[np.int32]]) -> list[list[int]]:
@@ -36,14 +37,26 @@ def test_folder_gives_the_logits_of_transformers(name: str, isa: str, monkeypatc
         if "this processor runs" in str(error):
             pytest.skip(f"this processor does not run {isa}")
         raise
-    stored = STORED.get(name, "BF16")
+    config = json.loads((FIXTURES / "hf" / name / "config.json").read_text())
+    check(runner, data, config.get("dtype") or config["torch_dtype"])
+    runner.close()
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_converted_file_gives_the_logits_of_transformers(name: str) -> None:
+    runner = open_runner(FIXTURES / "converted" / f"{name}.gguf")
+    check(runner, np.load(FIXTURES / "hf" / name / "expected.npz"), "float16")
+    runner.close()
+
+
+def check(runner, data: dict[str, NDArray[np.int32]], stored: str) -> None:  # type: ignore[no-untyped-def]
+    """Each position decoded alone, and prompts in one piece each followed by greedy tokens."""
     for i, logits in enumerate(all_logits(runner, sequences(data))):
         difference = np.abs(logits - data["logits"][i, : len(logits)])
         assert difference.max() < TOLERANCE[stored]
         assert rms(difference) < TOLERANCE[stored] / 6
-    if stored != "BF16":
+    if stored != "bfloat16":
         assert greedy(runner, sequences(data), data["greedy"].shape[1]) == data["greedy"].tolist()
-    runner.close()
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -58,7 +71,8 @@ def test_eight_bit_keys_and_values_stay_near(name: str, isa: str, monkeypatch: p
             pytest.skip(f"this processor does not run {isa}")
         raise
     for i, logits in enumerate(all_logits(runner, sequences(data))):
-        assert rms(logits - data["logits"][i, : len(logits)]) < 0.07  # of a standard deviation of 1.2
+        # of a standard deviation of 1.2; where a router is nearly undecided, another expert may be chosen
+        assert rms(logits - data["logits"][i, : len(logits)]) < (0.15 if name == "mixtral" else 0.07)
     runner.close()
 
 
@@ -99,14 +113,28 @@ def test_gguf_gives_the_logits_of_llama_cpp(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["hf/mistral_window", "hf/qwen3_tied", "gguf/llama_llama3-q4_1.gguf", "gguf/qwen3_wide-q6_k.gguf"]
+    "name",
+    [
+        "hf/mistral_window",
+        "hf/qwen3_tied",
+        "gguf/llama_llama3-q4_1.gguf",
+        "gguf/qwen3_wide-q6_k.gguf",
+        "hf/phi3_long",
+        "hf/olmo2",
+        "hf/smollm3",
+        "converted/granite.gguf",
+        "hf/gemma2",
+        "hf/qwen2_moe",
+        "converted/mixtral.gguf",
+        "converted/gemma3.gguf",
+    ],
 )
 @pytest.mark.parametrize("kv_type", ["int8", "f16"])
 def test_batch_chunks_and_threads_change_no_bit(name: str, kv_type: Literal["int8", "f16"]) -> None:
     path = FIXTURES / name
     rng = np.random.default_rng(3)
-    prompts = [rng.integers(0, 320, length).tolist() for length in (1, 9, 40, 150)]
     with_one = open_runner(path, 1, kv_type)
+    prompts = [rng.integers(0, with_one.info.vocab_size, length).tolist() for length in (1, 9, 40, 150)]
     alone = [all_logits(with_one, [p])[0] for p in prompts]
     with_one.close()
     for threads in (1, 2, 3):

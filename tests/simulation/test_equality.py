@@ -43,7 +43,7 @@ def some_requests(count: int = 24) -> list[EngineRequest]:
 @pytest.mark.parametrize("blocks", [10, 24, 400])
 @pytest.mark.parametrize("step_tokens", [16, 64, 512])
 def test_tokens_are_those_of_the_request_alone(step_tokens: int, blocks: int, policy: str, prefix_cache: bool) -> None:
-    info = default_info(blocks=blocks, block_size=16, slots=12, layer_groups=2, context=160)
+    info = default_info(blocks=blocks, block_size=16, slots=12, windows=(0, 50), context=160)
     settings = make_settings(step_tokens=step_tokens, policy=policy, prefix_cache=prefix_cache, max_batch=6)
     rig = Rig(info, settings, end_probability=0.005)
     rig.expect_short_answers()

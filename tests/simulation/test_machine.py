@@ -27,7 +27,7 @@ class EngineMachine(RuleBasedStateMachine):
         step_tokens=st.sampled_from([1, 5, 16, 64]),
         policy=st.sampled_from(["continuous", "dynamic", "static"]),
         prefix_cache=st.booleans(),
-        groups=st.integers(1, 2),
+        windows=st.sampled_from([(0,), (0, 0), (7,), (0, 9), (1,)]),
         short_answers=st.booleans(),
     )
     def start(
@@ -37,10 +37,10 @@ class EngineMachine(RuleBasedStateMachine):
         step_tokens: int,
         policy: str,
         prefix_cache: bool,
-        groups: int,
+        windows: tuple[int, ...],
         short_answers: bool,
     ) -> None:
-        info = default_info(blocks=blocks, block_size=4, slots=slots, context=90, layer_groups=groups)
+        info = default_info(blocks=blocks, block_size=4, slots=slots, context=90, windows=windows)
         chosen = make_settings(step_tokens=step_tokens, policy=policy, prefix_cache=prefix_cache, max_batch=3)
         self.rig = Rig(info, chosen, end_probability=0.03)
         if short_answers:

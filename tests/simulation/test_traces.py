@@ -100,7 +100,10 @@ def test_overload_is_refused_and_the_rest_is_served() -> None:
 def test_long_trace(kind: str, seed: int) -> None:
     rng = random.Random(seed)
     info = default_info(
-        blocks=rng.choice([30, 60, 300]), slots=rng.choice([3, 12, 40]), context=300, layer_groups=1 + seed % 2
+        blocks=rng.choice([30, 60, 300]),
+        slots=rng.choice([3, 12, 40]),
+        context=300,
+        windows=((0,), (0, 0), (0, 40), (24,))[seed % 4],
     )
     settings = make_settings(
         step_tokens=rng.choice([16, 100, 512]),

@@ -28,10 +28,19 @@ std::size_t row_bytes(Type type, std::int64_t columns);  // throws if the type's
 struct Config {
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, context = 0;
   float norm_eps = 1e-5f;
-  float rope_scale = 1.0f;      // multiplies cos and sin
-  std::vector<float> inv_freq;  // [head_dim / 2]
-  std::vector<int> windows;     // per layer: keys a query sees, itself included; 0: all
-  bool tied = false;            // the head is the embedding
+  float rope_scale = 1.0f;                   // multiplies cos and sin
+  std::vector<std::vector<float>> inv_freq;  // per way to rotate: [rotated / 2] of a head's first `rotated` dimensions
+  std::vector<int> ropes;                    // per layer: which of them; -1: none
+  std::vector<int> windows;                  // per layer: keys a query sees, itself included; 0: all
+  float attention_scale = 1.0f;              // multiplies scores
+  float attention_cap = 0, logit_cap = 0;    // a score or logit x becomes cap * tanh(x / cap); 0: stays
+  float embed_scale = 1.0f;                  // multiplies embeddings
+  float residual_scale = 1.0f;               // multiplies what attention and feed-forward add
+  bool gelu = false;                         // the gate's activation: GELU (tanh) instead of SiLU
+  bool tied = false;                         // the head is the embedding
+  // `ffn` is the width of the feed-forward that all rows go through, 0 where there are only experts.
+  int experts = 0, active_experts = 0, expert_ffn = 0;
+  bool renormalise = false;                  // the weights of a row's active experts add up to 1
 };
 
 std::size_t kv_head_bytes(KvType type, int head_dim);  // of one KV head's keys and values in one block
@@ -111,6 +120,7 @@ class Engine {
   const char* isa() const;
   std::size_t weight_bytes() const;     // as packed in memory
   std::size_t embedding_bytes() const;  // of these, the embedding's
+  std::size_t expert_bytes() const;     // and the experts', active or not
   std::size_t kv_bytes() const;      // the pool's size
 
  private:

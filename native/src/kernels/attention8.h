@@ -228,6 +228,7 @@ void attend8(const Attention& a, int split, float* scratch, float* most, float* 
   for (int i = 0; i < a.count; i++) {
     float* s = scratch + (std::size_t)i * kSplit;
     f32 top = set(-std::numeric_limits<float>::infinity());
+    for (int b = walk.b0; a.softcap > 0 && b <= walk.b1; b++) softcap(s + (b % (kSplit / kLanes)) * kLanes, kLanes, a.softcap);
     for (int b = walk.b0; b <= walk.b1; b++) top = max(top, load(s + (b % (kSplit / kLanes)) * kLanes));
     most[i] = reduce_max(top);
     sum[i] = soften8(a, i, walk.b0, walk.b1, most[i], s);

@@ -162,11 +162,23 @@ void matmul(const Packed& w, Tiles t, const Activations& x, int row, int rows, f
   }
 }
 
+inline f32 sigmoid(f32 x) { return div(set(1), add(set(1), exp(sub(set(0), x)))); }
+
+// cap * tanh(x / cap), for tanh(y) = 2 sigmoid(2 y) - 1.
+inline f32 capped(f32 x, float cap) { return fma(sigmoid(mul(x, set(2 / cap))), set(2 * cap), set(-cap)); }
+
 void swiglu(const float* gate, const float* up, int n, float* out) {
   for (int i = 0; i < n; i += kLanes) {
     const f32 g = load(gate + i);
-    const f32 sigmoid = div(set(1), add(set(1), exp(sub(set(0), g))));
-    store(out + i, mul(mul(g, sigmoid), load(up + i)));
+    store(out + i, mul(mul(g, sigmoid(g)), load(up + i)));
+  }
+}
+
+// x / 2 (1 + tanh(u)) = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+void geglu(const float* gate, const float* up, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const f32 g = load(gate + i), twice = mul(g, fma(mul(g, g), set(0.0713548162726f), set(1.59576912161f)));
+    store(out + i, mul(mul(g, sigmoid(twice)), load(up + i)));
   }
 }
 
@@ -356,6 +368,10 @@ struct Weigh {
   void operator()(A&&... args) const { weigh<N>(args...); }
 };
 
+void softcap(float* x, int n, float cap) {
+  for (int i = 0; i < n; i += kLanes) store(x + i, capped(load(x + i), cap));
+}
+
 void attend(const Attention& a, int split, float* scratch, float* most, float* sum, float* out) {
   const Walk walk(a, split);
   if (walk.empty()) {
@@ -370,6 +386,7 @@ void attend(const Attention& a, int split, float* scratch, float* most, float* s
   for (int i = 0; i < a.count; i++) {
     float* s = scratch + (std::size_t)i * kSplit;
     f32 top = set(-std::numeric_limits<float>::infinity());
+    for (int b = b0; a.softcap > 0 && b <= b1; b++) softcap(s + (b % per) * kLanes, kLanes, a.softcap);
     for (int b = b0; b <= b1; b++) top = max(top, load(s + (b % per) * kLanes));
     most[i] = reduce_max(top);
     f32 total = set(0);
@@ -451,7 +468,7 @@ float probe_read(const std::uint8_t* data, std::size_t bytes) {
 }  // namespace
 
 extern const Kernels kernels;
-const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, rms_norm, quantize, to_bf16, rope, {{write_kv, nullptr, attend}, {write_kv8, query8, attend8}},
-                         merge, scale, argmax, exp_sum, sum, tails, keep, permit, probe_int8, probe_read};
+const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, geglu, rms_norm, quantize, to_bf16, rope, {{write_kv, nullptr, attend}, {write_kv8, query8, attend8}},
+                         merge, scale, softcap, argmax, exp_sum, sum, tails, keep, permit, probe_int8, probe_read};
 
 }  // namespace headway::HEADWAY_NS

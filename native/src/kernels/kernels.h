@@ -90,6 +90,7 @@ struct Attention {
   const std::int8_t* const* codes = nullptr;  // the queries for 8-bit keys, as Activations: [count] -> [head_pad]
   const float* const* scales = nullptr;       // [count] -> [head_pad / 32]
   const std::int32_t* const* offsets = nullptr;  // [count] -> [2 * head_pad / 32]
+  float softcap = 0;                          // scores become softcap * tanh(score / softcap); 0: stay
 };
 
 struct KvKernels {
@@ -109,12 +110,19 @@ struct Tiles {
 
 inline constexpr int kTileGroup = 2;  // tiles that are best asked for together
 
+// Tile groups of a matrix, and the tiles of one.
+static inline int groups_of(const Packed& m) { return (m.tiles + kTileGroup - 1) / kTileGroup; }
+static inline Tiles group_of(const Packed& m, int i) {
+  return {i * kTileGroup, m.tiles - i * kTileGroup < kTileGroup ? m.tiles - i * kTileGroup : kTileGroup};
+}
+
 struct Kernels {
   const char* name;
   // out[r][tile*16 .. +16] = (add: +=) x[r] . w + bias, for `rows` rows from `row`; out has `stride` floats per row.
   void (*matmul)(const Packed& w, Tiles tiles, const Activations& x, int row, int rows, float* out, std::size_t stride,
                  bool add);
   void (*swiglu)(const float* gate, const float* up, int n, float* out);  // n a multiple of 16
+  void (*geglu)(const float* gate, const float* up, int n, float* out);   // the same with GELU, as tanh gives it
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
   // `rest` (or null) gets what the codes leave out, x - scale * code; it may be x itself.
   void (*quantize)(const float* x, int groups, std::int8_t* codes, float* scale, float* sum, std::int32_t* offset,
@@ -125,6 +133,7 @@ struct Kernels {
   // Folds a later split into a running result.
   void (*merge)(float* max, float* sum, float* out, float later_max, float later_sum, const float* later, int head_pad);
   void (*scale)(const float* x, float by, int n, float* out);
+  void (*softcap)(float* x, int n, float cap);  // x becomes cap * tanh(x / cap); n a multiple of 16
   // Index of the greatest of x[n] (the lowest if equal), its value, and whether all are finite.
   int (*argmax)(const float* x, int n, float* value, bool* finite);
   // out[i] = e^((x[i] - max) * by); returns the sum.

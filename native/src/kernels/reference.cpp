@@ -60,6 +60,11 @@ void rms_norm(const float* x, const float* weight, int n, float eps, double* out
 
 double swiglu(float gate, float up) { return gate / (1 + std::exp(-(double)gate)) * up; }
 
+double geglu(float gate, float up) {
+  const double x = gate, root = 0.79788456080286535588;  // sqrt(2 / pi)
+  return x / 2 * (1 + std::tanh(root * (x + 0.044715 * x * x * x))) * up;
+}
+
 void attend(const Attention& a, KvType type, int query, double* out) {
   std::vector<double> score;
   double top = -1e300, total = 0;
@@ -67,7 +72,8 @@ void attend(const Attention& a, KvType type, int query, double* out) {
   for (int p = a.first[query]; p <= a.last[query]; p++) {
     double s = 0;
     for (int d = 0; d < a.head_dim; d++) s += (double)a.queries[query][d] * key(type, block(p), a.head_pad, p % kLanes, d);
-    score.push_back(s * a.scale);
+    s *= a.scale;
+    score.push_back(a.softcap > 0 ? a.softcap * std::tanh(s / a.softcap) : s);
     top = std::fmax(top, score.back());
   }
   for (double& s : score) total += s = std::exp(s - top);

@@ -26,8 +26,19 @@ class Config:
     context: int
     norm_eps: float
     rope_scale: float
-    inv_freq: list[float]
+    inv_freq: list[list[float]]
+    ropes: list[int]
     windows: list[int]
+    attention_scale: float
+    attention_cap: float
+    logit_cap: float
+    embed_scale: float
+    residual_scale: float
+    gelu: bool
+    experts: int
+    active_experts: int
+    expert_ffn: int
+    renormalise: bool
     tied: bool
 
 class Limits:
@@ -80,6 +91,8 @@ class Core:
     def isa(self) -> str: ...
     @property
     def weight_bytes(self) -> int: ...
+    @property
+    def expert_bytes(self) -> int: ...
     @property
     def embedding_bytes(self) -> int: ...
     @property

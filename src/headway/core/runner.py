@@ -22,11 +22,17 @@ class RunnerInfo:
     blocks: int  # KV blocks in each layer group's pool
     slots: int  # sequences that can hold runner state at once
     max_batch_tokens: int  # most tokens computed in one step
-    layer_groups: int = 1  # layers of equal attention span share a block table
+    # Layers of equal attention span are a group and share a block table; per group, keys a query sees, itself included;
+    # 0: all.
+    windows: tuple[int, ...] = (0,)
     end_ids: tuple[int, ...] = ()  # end-of-sequence ids: union of all sources
     layer_macs: int = 0  # multiply-adds with weights that one token costs in all layers; 0: unknown
     head_macs: int = 0  # and, where it is sampled, in the output head
     bytes_per_token: int = 0  # weights read to decode one token alone
+
+    @property
+    def layer_groups(self) -> int:
+        return len(self.windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,8 @@ class Work(
 ):  # made for each sequence in each step: a frozen dataclass takes 5x as long
     """One sequence's part of a step: compute `tokens` at positions start, start+1, ...
 
-    K and V of positions < start are already in the blocks that `tables` names; the tables also cover the new tokens.
+    K and V of positions < start are already in the blocks that `tables` names, as far back as the layers see; what a
+    table names for earlier positions means nothing. The tables also cover the new tokens.
     With `sample`, the runner draws the token that follows the last one and remembers it in the slot.
     """
 

@@ -117,8 +117,8 @@ class FakeRunner:
         self._slots: dict[int, _Slot] = {}
         self._grammars = GrammarSlots(grammars or _no_grammars, info.slots, info.vocab_size, 1)
         cells = info.blocks * info.block_size
-        self._positions = [array("i", [UNWRITTEN]) * cells for _ in range(info.layer_groups)]  # the "K" ...
-        self._tokens = [array("I", [0]) * cells for _ in range(info.layer_groups)]  # ... and the "V"
+        self._positions = [array("i", [UNWRITTEN]) * cells for _ in info.windows]  # the "K" ...
+        self._tokens = [array("I", [0]) * cells for _ in info.windows]  # ... and the "V"
         self._count = array("i", range(info.context))
         self._batch: Batch | None = None
         self._submitted = 0.0
@@ -166,12 +166,13 @@ class FakeRunner:
             for work in batch.work:
                 end = work.start + len(work.tokens)
                 table = work.tables[group]
+                seen = table[self._first_seen(work, group) // size :]
                 assert end <= len(table) * size, f"the tables do not cover slot {work.slot}"
-                assert len(set(table)) == len(table) and max(table) < self._info.blocks, "a bad block table"
+                assert len(set(seen)) == len(seen) and max(table) < self._info.blocks, "a bad block table"
                 for block in table[work.start // size : -(-end // size)]:
                     assert writers.setdefault(block, work.slot) == work.slot, f"block {block} has two writers"
             for work in batch.work:
-                for block in work.tables[group]:
+                for block in work.tables[group][self._first_seen(work, group) // size :]:
                     assert writers.get(block, work.slot) == work.slot, f"block {block} is read while it is written"
 
     def _write(self, work: Work) -> None:
@@ -196,15 +197,22 @@ class FakeRunner:
         assert all(context == contexts[0] for context in contexts), "the layer groups disagree"
         return contexts[0]
 
+    def _first_seen(self, work: Work, group: int) -> int:
+        """The first position that any of its tokens sees."""
+        window = self._info.windows[group]
+        return max(0, work.start - window + 1) if window else 0
+
     def _read_group(self, work: Work, group: int, length: int) -> "array[int]":
-        size = self._info.block_size
+        """What a window hides is taken from the slot."""
+        size, first = self._info.block_size, self._first_seen(work, group)
         positions, tokens = array("i"), array("I")
-        for block in work.tables[group][: -(-length // size)]:
+        start = first // size * size
+        for block in work.tables[group][first // size : -(-length // size)]:
             positions += self._positions[group][block * size : (block + 1) * size]
             tokens += self._tokens[group][block * size : (block + 1) * size]
-        wrong = positions[:length] != self._count[:length]
-        assert not wrong, f"slot {work.slot} reads unwritten or foreign KV: {positions[:length]}"
-        return tokens[:length]
+        wrong = positions[first - start : length - start] != self._count[first:length]
+        assert not wrong, f"slot {work.slot} reads unwritten or foreign KV: {positions}"
+        return self._slots[work.slot].known[:first] + tokens[first - start : length - start]
 
     def _result(self, work: Work) -> Sampled | None:
         context = self._read(work)  # a real model reads the cache for every row, sampled or not

@@ -56,6 +56,13 @@ class Fields:
             raise self.fail(f"{key} must be a list of strings")
         return value
 
+    def numbers(self, key: str) -> list[float]:
+        """A list of finite numbers."""
+        value = self._read(key, None)
+        if not isinstance(value, list) or not all(type(n) in (int, float) and math.isfinite(n) for n in value):
+            raise self.fail(f"{key} must be a list of numbers")
+        return [float(n) for n in value]
+
     def section(self, key: str) -> "Fields":
         """The object under `key`; empty if it is missing."""
         value = self._read(key, {})

@@ -3,18 +3,26 @@
 from pathlib import Path
 
 from headway.core.config import EngineSettings
+from headway.core.errors import ModelError
 from headway.model.architectures.registry import architecture_of
 from headway.model.checkpoint import open_checkpoint
 from headway.model.native_runner import NativeRunner
+from headway.model.self_check import check_sense
 
 
 def load_runner(path: Path, settings: EngineSettings) -> NativeRunner:
-    """Reads and packs the weights. ModelError says what is wrong with the files or the settings.
+    """Reads and packs the weights, and tries them. ModelError says what is wrong with the files or the settings.
 
     The file's pages are let go of as soon as they are packed.
     """
     checkpoint = open_checkpoint(path)
     try:
-        return NativeRunner(checkpoint, architecture_of(checkpoint), settings)
+        runner = NativeRunner(checkpoint, architecture_of(checkpoint), settings)
     finally:
         checkpoint.close()
+    try:
+        check_sense(runner, path)
+    except ModelError:
+        runner.close()
+        raise
+    return runner

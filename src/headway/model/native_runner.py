@@ -36,7 +36,7 @@ class NativeRunner:
     """
 
     def __init__(self, checkpoint: Checkpoint, architecture: Architecture, settings: EngineSettings) -> None:
-        spec = architecture.spec(checkpoint)
+        spec = architecture.spec(checkpoint, settings.context)
         limits = self._limits(spec, settings)
         try:
             self._core = _native.Core(self._config(spec, self._context(spec, settings)), limits)
@@ -54,10 +54,11 @@ class NativeRunner:
             slots=limits.slots,
             max_batch_tokens=limits.max_tokens,
             end_ids=tuple(i for i in end_ids_of(checkpoint) if i < spec.vocab),
+            # One block holds all layers: it can go when none of them sees it.
+            windows=(0 if 0 in spec.windows else max(spec.windows),),
             layer_macs=spec.layer_macs,
             head_macs=spec.head_macs,
-            # An embedding that is not the head is looked up, not read.
-            bytes_per_token=self._core.weight_bytes - (0 if spec.tied else self._core.embedding_bytes),
+            bytes_per_token=self._bytes_per_token(spec),
         )
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="native-step")
         self._step: Future[StepResult] | None = None
@@ -197,6 +198,13 @@ class NativeRunner:
             self._core.load(weight.role, weight.layer, tensor.type, rows, columns, tensor.data)
             yield weight
 
+    def _bytes_per_token(self, spec: ModelSpec) -> int:
+        """Weights read for one row: of experts the active ones; an embedding that is not the head is looked up."""
+        read = self._core.weight_bytes - (0 if spec.tied else self._core.embedding_bytes)
+        if spec.experts:
+            read -= self._core.expert_bytes * (spec.experts.count - spec.experts.active) // spec.experts.count
+        return read
+
     @staticmethod
     def _context(spec: ModelSpec, settings: EngineSettings) -> int:
         if settings.context is not None and settings.context > spec.context:
@@ -226,10 +234,16 @@ class NativeRunner:
     def _config(spec: ModelSpec, context: int) -> _native.Config:
         config = _native.Config()
         for name in (
-            "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "norm_eps", "rope_scale", "tied",
+            "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "norm_eps", "rope_scale", "ropes",
+            "windows", "tied", "gelu",
         ):  # fmt: skip
             setattr(config, name, getattr(spec, name))
         config.context = context
-        config.inv_freq = [float(f) for f in spec.inv_freq]
-        config.windows = list(spec.windows)
+        config.inv_freq = spec.inv_freq.tolist()
+        config.attention_scale, config.embed_scale = spec.scales.attention, spec.scales.embedding
+        config.residual_scale = spec.scales.residual
+        config.attention_cap, config.logit_cap = spec.scales.attention_cap, spec.scales.logit_cap
+        if spec.experts:
+            config.experts, config.active_experts = spec.experts.count, spec.experts.active
+            config.expert_ffn, config.renormalise = spec.experts.ffn, spec.experts.renormalise
         return config

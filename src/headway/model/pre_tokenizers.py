@@ -17,6 +17,12 @@ _TEKKEN = (
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
     r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_CAPITALS, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_GPT4O = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}*{_SMALL}+{_SHORT}|[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*{_SHORT}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _DEEPSEEK3 = (
     r"\p{N}{1,3}",
     r"[一-龥\u3040-\u30ff]+",
@@ -47,10 +53,13 @@ SPLITS = {
     "default": Split(_UNNAMED),
     "gpt-2": Split((_GPT2,)),
     "smollm": Split((r"\p{N}", _GPT2)),
+    "refact": Split((r"\p{N}", _GPT2)),
     "llama3": _LLAMA3_SPLIT,
     "llama-v3": _LLAMA3_SPLIT,
     "llama-bpe": _LLAMA3_SPLIT,
     "smaug-bpe": Split((_LLAMA3,)),
+    "dbrx": Split((_LLAMA3,)),
+    "gpt-4o": Split((_GPT4O,)),
     "qwen2": Split((_QWEN2,)),
     "deepseek-r1-qwen": Split((_QWEN2,)),
     "tekken": Split((_TEKKEN,), whole_words=True, bos=True),

@@ -50,11 +50,46 @@ class Checkpoint(Protocol):
     def close(self) -> None: ...  # lets go of the mapped pages
 
 
+def floats(tensor: RawTensor) -> NDArray[np.float32]:
+    """The values, [rows, columns], of an F32, F16 or BF16 tensor."""
+    data = np.ascontiguousarray(tensor.data)
+    if tensor.type == "BF16":
+        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return data.view(np.float32 if tensor.type == "F32" else np.float16).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """What a model multiplies, or bounds: a value x with the cap c becomes c tanh(x / c), with the cap 0 stays."""
+
+    attention: float  # multiplies scores
+    embedding: float = 1.0
+    residual: float = 1.0  # multiplies what attention and feed-forward add
+    logits: float = 1.0  # an Architecture puts it into final_norm
+    attention_cap: float = 0.0
+    logit_cap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts in every layer. The router's softmax is over all of them; each row takes the `active` best.
+
+    A feed-forward that every row takes besides (ModelSpec.ffn wide) may have a gate of its own, one number per row.
+    """
+
+    count: int
+    active: int
+    ffn: int  # width of each
+    renormalise: bool  # the active ones' weights are brought to the sum of 1
+    shared_gate: bool
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A decoder-only transformer: RMSNorm, rotary attention with grouped heads, gated SiLU feed-forward.
+    """A decoder-only transformer: RMSNorm, rotary attention with grouped heads, gated feed-forward.
 
-    Optional parts (biases, per-head q/k norms) are present exactly if their weights are.
+    Optional parts (biases, norms of q and k, norms before and after attention and feed-forward) are present exactly if
+    their weights are.
     """
 
     architecture: str
@@ -63,20 +98,27 @@ class ModelSpec:
     heads: int
     kv_heads: int
     head_dim: int
-    ffn: int
+    ffn: int  # of the feed-forward that every row takes; 0: there are only experts
     vocab: int
     context: int
     norm_eps: float
-    inv_freq: NDArray[np.float32]  # [head_dim / 2], every scaling already applied
+    inv_freq: NDArray[np.float32]  # [ways to rotate, rotated dimensions / 2], every scaling already applied
     rope_scale: float  # multiplies cos and sin (YaRN's attention factor), else 1
+    ropes: tuple[int, ...]  # per layer: the row of inv_freq it rotates by; -1: none
     windows: tuple[int, ...]  # per layer: keys a query sees, itself included; 0: all
     tied: bool  # the output head is the embedding
+    gelu: bool  # the gate's activation: GELU in its tanh form, instead of SiLU
+    scales: Scales
+    experts: Experts | None = None
 
     @property
     def layer_macs(self) -> int:
-        """Multiply-adds with weights for one token in all layers."""
+        """Multiply-adds with weights for one token in all layers; of experts, with the active ones'."""
         attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        return self.layers * (attention + 3 * self.hidden * self.ffn)
+        feed_forward = 3 * self.ffn
+        if self.experts:
+            feed_forward += self.experts.count + self.experts.shared_gate + 3 * self.experts.active * self.experts.ffn
+        return self.layers * (attention + self.hidden * feed_forward)
 
     @property
     def head_macs(self) -> int:
@@ -88,8 +130,10 @@ class Weight:
     """A tensor and its place. Rotary dimensions are in "half" order (pair i with i + head_dim/2): an architecture whose
     file interleaves them permutes the rows of q and k.
 
-    Roles: embed, head (absent if tied), final_norm; per layer: attn_norm, q, k, v, o, q_norm, k_norm, ffn_norm, gate,
-    up, down, and <linear>_bias. `layer` is -1 for the global ones. Norms and biases are F32, F16 or BF16 vectors.
+    Roles: embed, head (absent if tied), final_norm; per layer: attn_norm, q, k, v, o, q_norm, k_norm (of a head's size
+    or of all heads'), attn_post_norm, ffn_norm, gate, up, down, ffn_post_norm, and <linear>_bias; with experts router,
+    shared_router (of the feed-forward beside them), gate.<expert>, up.<expert>, down.<expert>. `layer` is -1 for the
+    global ones. Norms and biases are F32, F16 or BF16 vectors.
     """
 
     role: str
@@ -100,6 +144,6 @@ class Weight:
 class Architecture(Protocol):
     """A model family: a module or object that reads its spec and weights from either kind of checkpoint."""
 
-    def spec(self, checkpoint: Checkpoint) -> ModelSpec: ...
+    def spec(self, checkpoint: Checkpoint, context: int | None = None) -> ModelSpec: ...  # of sequences that long
 
     def weights(self, checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[Weight]: ...

@@ -1,4 +1,7 @@
-"""Paged KV: a pool of fixed-size blocks per layer group, shared by prefix, evicted least recently used first."""
+"""Paged KV: a pool of fixed-size blocks per layer group, shared by prefix, evicted least recently used first.
+
+Blocks that fell out of a group's attention window are given back; a prefix hit needs the last window only.
+"""
 
 from array import array
 from collections import Counter, OrderedDict
@@ -28,12 +31,8 @@ class BlockPool:
     def cached(self) -> int:
         return len(self._cached)
 
-    def match(self, digests: list[bytes], limit: int) -> int:
-        """How many of the first `limit` digests are here, without a gap."""
-        for index in range(limit):
-            if digests[index] not in self._by_hash:
-                return index
-        return limit
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._by_hash
 
     def find(self, digests: list[bytes]) -> list[int]:
         return [self._by_hash[digest] for digest in digests]
@@ -105,7 +104,8 @@ class KvBlocks:
         self.block_size = info.block_size
         self.total = info.blocks
         self.capacity = info.blocks * info.block_size  # tokens
-        self._pools = [BlockPool(info.blocks) for _ in range(info.layer_groups)]
+        self._windows = info.windows
+        self._pools = [BlockPool(info.blocks) for _ in info.windows]
         self._hasher = PrefixHasher(info.fingerprint, info.block_size) if prefix_cache else None
 
     @property
@@ -125,6 +125,10 @@ class KvBlocks:
     def needed(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
+    def held(self, sequence: Sequence) -> int:
+        """Blocks it holds, in the group in which it holds most."""
+        return max([len(table) - gone for table, gone in zip(sequence.tables, sequence.dropped, strict=True)])
+
     def admit(self, sequence: Sequence, headroom: int) -> bool:
         """Gives tables for all known tokens, as far as possible from the prefix cache, if `headroom` blocks remain.
 
@@ -132,18 +136,20 @@ class KvBlocks:
         """
         assert not sequence.tables and sequence.computed == 0
         digests = self._match(sequence)
-        count = self.needed(len(sequence.known))
-        found = [pool.find(digests) for pool in self._pools]
+        count = self.needed(len(sequence.known)) - len(digests)  # new ones
+        unseen = [self._unseen(window, len(digests) * self.block_size) for window in self._windows]
+        found = [pool.find(digests[first:]) for pool, first in zip(self._pools, unseen, strict=True)]
         for pool, blocks in zip(self._pools, found, strict=True):
-            if count - len(blocks) + pool.idle(blocks) + headroom > pool.available:
+            if count + pool.idle(blocks) + headroom > pool.available:
                 return False
         tables = []
-        for pool, blocks in zip(self._pools, found, strict=True):
+        for pool, first, blocks in zip(self._pools, unseen, found, strict=True):
             for block in blocks:
                 pool.share(block)
-            tables.append(array("I", blocks + [pool.take() for _ in range(count - len(blocks))]))
+            tables.append(array("I", [0] * first + blocks + [pool.take() for _ in range(count)]))
         sequence.tables = tuple(tables)
-        sequence.room = count * self.block_size
+        sequence.dropped = unseen
+        sequence.room = len(tables[0]) * self.block_size
         sequence.registered = len(digests)
         sequence.computed = len(digests) * self.block_size
         return True
@@ -160,7 +166,16 @@ class KvBlocks:
         return True
 
     def commit(self, sequence: Sequence) -> None:
-        """Makes the blocks shareable that committed steps have filled. Called after the step, never before."""
+        """Makes the blocks shareable that committed steps have filled, and gives those back that fell out of windows.
+        Called after the step, never before."""
+        self._share(sequence)
+        for group, window in enumerate(self._windows):
+            unseen = self._unseen(window, sequence.computed)
+            for index in range(sequence.dropped[group], unseen):
+                self._pools[group].drop(sequence.tables[group][index])
+            sequence.dropped[group] = max(sequence.dropped[group], unseen)
+
+    def _share(self, sequence: Sequence) -> None:
         if self._hasher is None:
             return
         full = sequence.computed // self.block_size
@@ -174,8 +189,8 @@ class KvBlocks:
 
     def release(self, sequence: Sequence) -> None:
         """Takes all blocks back, last first, so that the LRU evicts the end of a chain before its beginning."""
-        for pool, table in zip(self._pools, sequence.tables, strict=bool(sequence.tables)):
-            for index in range(len(table) - 1, -1, -1):
+        for pool, table, gone in zip(self._pools, sequence.tables, sequence.dropped, strict=bool(sequence.tables)):
+            for index in range(len(table) - 1, gone - 1, -1):
                 if index < sequence.registered:
                     # A private twin takes over if the shared block was evicted meanwhile, else that one ages with
                     # us: otherwise a chain could lose its beginning and keep a useless end.
@@ -193,7 +208,8 @@ class KvBlocks:
         for sequence in holders:
             assert all(len(table) * self.block_size == sequence.room for table in sequence.tables), sequence
         for group, pool in enumerate(self._pools):
-            pool.check_integrity(Counter(block for s in holders if s.tables for block in s.tables[group]))
+            held = (block for s in holders if s.tables for block in s.tables[group][s.dropped[group] :])
+            pool.check_integrity(Counter(held))
 
     def _match(self, sequence: Sequence) -> list[bytes]:
         """Digests of the longest cached prefix, short of the last token: computing that one gives the logits."""
@@ -201,6 +217,17 @@ class KvBlocks:
             return []
         limit = (len(sequence.known) - 1) // self.block_size
         self._hasher.extend(sequence, limit)
-        for pool in self._pools:
-            limit = pool.match(sequence.hashes, limit)
-        return sequence.hashes[:limit]
+        longest, runs = 0, [0] * len(self._pools)  # blocks here without a gap, up to the one looked at
+        for end, digest in enumerate(sequence.hashes[:limit], 1):
+            for group, pool in enumerate(self._pools):
+                runs[group] = runs[group] + 1 if digest in pool else 0
+            needed = [end - self._unseen(window, end * self.block_size) for window in self._windows]
+            if all(run >= need for run, need in zip(runs, needed, strict=True)):
+                longest = end
+            elif not any(self._windows):
+                break
+        return sequence.hashes[:longest]
+
+    def _unseen(self, window: int, computed: int) -> int:
+        """Leading blocks that no position from `computed` on sees in a group of this window."""
+        return max(0, computed - window + 1) // self.block_size if window else 0

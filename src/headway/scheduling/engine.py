@@ -149,7 +149,7 @@ class Engine:
         if self.scheduler.running:
             raise RuntimeError("warm up before the first step: it uses slot 0 and block 0")
         tokens = array("I", [0])
-        tables = tuple(array("I", [0]) for _ in range(self._runner.info.layer_groups))
+        tables = tuple(array("I", [0]) for _ in self._runner.info.windows)
         opening = Opening(0, Sampling(max_tokens=1, temperature=0.0), tokens, 1)
         self._runner.submit(Batch([Work(0, 0, tokens, tables, True)], [opening]))
         sampled = self._runner.collect().sampled[0]

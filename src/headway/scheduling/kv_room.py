@@ -144,6 +144,6 @@ class KvRoom:
         held = self._blocks.total - self._blocks.available
         sequences = self._running.sequences
         if not with_flex and self._running.flex:
-            held -= sum([len(s.tables[0]) for s in self._running.flex])
+            held -= sum([self._blocks.held(s) for s in self._running.flex])
             sequences = [s for s in sequences if s.lane is not Lane.FLEX]
         return self.forecast.peak(sequences, max(0, held))

@@ -21,6 +21,7 @@ class Sequence:
         "cached_tokens",
         "computed",
         "deadline",
+        "dropped",
         "endless",
         "ends",
         "finish",
@@ -98,6 +99,7 @@ class Sequence:
         self.finish: Finish | None = None
         self.tables: tuple[array[int], ...] = ()  # one array('I') of block indices per layer group
         self.room = 0  # tokens that the tables cover
+        self.dropped: list[int] = []  # per layer group: leading blocks given back, for no layer sees them any more
         self.hashes: list[bytes] = []  # chained hash of each full block of `known`, as far as it was asked for
         self.registered = 0  # leading blocks known to the prefix cache
 
@@ -151,6 +153,7 @@ class Sequence:
         """Forgets what was computed (its blocks are gone) but nothing that is known."""
         self.computed = self.registered = self.room = self.steady = 0
         self.tables = ()
+        self.dropped = []
         self.slot = None
 
     def check(self) -> None:

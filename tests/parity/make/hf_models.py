@@ -20,7 +20,7 @@ The tokenizers are trained on ../fixtures/quality_text.txt (public domain).
 
 import argparse
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,16 @@ LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
 def plain(theta: float) -> dict[str, Any]:
     """Rotary parameters without scaling."""
     return {"rope_type": "default", "rope_theta": theta}
+
+
+# Families that need no tokenizer here are stored in half precision, exact to compute with and half as large, and have
+# fewer words.
+NARROW: dict[str, Any] = {"vocab_size": 160, "tie_word_embeddings": False}
+
+
+def half(architecture: str, seed: int, **config: Any) -> Tiny:
+    """A model stored in half precision."""
+    return Tiny(architecture, NARROW | config, seed, dtype=torch.float16)
 
 
 MODELS: dict[str, Tiny] = {
@@ -146,18 +156,104 @@ MODELS: dict[str, Tiny] = {
     ),
 }
 
+SHORT_FACTORS, LONG_FACTORS = [1.0, 1.1, 1.3, 1.6, 2.0, 2.5], [1.5, 3.0, 5.0, 8.0, 12.0, 20.0]
+
+
+def longrope(original: int) -> dict[str, Any]:
+    """LongRoPE on 12 of 16 dimensions, as Phi-4-mini rotates three quarters."""
+    return {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.75,
+        "short_factor": SHORT_FACTORS,
+        "long_factor": LONG_FACTORS,
+        "original_max_position_embeddings": original,
+    }
+
+
+MODELS |= {
+    "phi3_window": half("Phi3", 1901, sliding_window=24, rope_parameters=plain(10000.0)),
+    # Longer than the original context are all prompts, or none: the factors change with a sequence's length.
+    "phi3_long": replace(
+        half("Phi3", 2902, original_max_position_embeddings=4, rope_parameters=longrope(4)), scale=0.15
+    ),  # its attention factor is 2
+    "phi3_short": half("Phi3", 1603, original_max_position_embeddings=128, rope_parameters=longrope(128)),
+    "granite": half(
+        "Granite",
+        2104,
+        embedding_multiplier=3.0,
+        attention_multiplier=0.4,
+        residual_multiplier=0.6,
+        logits_scaling=1.5,
+        tie_word_embeddings=True,
+        rope_parameters=plain(10000.0),
+    ),
+    "olmo2": half("Olmo2", 1105, rope_parameters=plain(500000.0)),
+    # Weights this steep would saturate the caps; a mild one shows as well.
+    "gemma2": half(
+        "Gemma2",
+        701,
+        num_hidden_layers=3,
+        head_dim=32,
+        query_pre_attn_scalar=32,
+        sliding_window=24,
+        attn_logit_softcapping=4.0,
+        final_logit_softcapping=5.0,
+        tie_word_embeddings=True,
+        rope_parameters=plain(10000.0),
+    ),
+    "gemma3": half(
+        "Gemma3",
+        602,
+        num_hidden_layers=6,
+        head_dim=16,
+        query_pre_attn_scalar=16,
+        sliding_window=24,
+        tie_word_embeddings=True,
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 100000.0},
+            "sliding_attention": plain(1000.0),
+        },
+    ),
+    "mixtral": replace(
+        half("Mixtral", 1201, num_local_experts=5, intermediate_size=40, rope_parameters=plain(1000000.0)), scale=0.15
+    ),
+    "qwen2_moe": half(
+        "Qwen2Moe",
+        602,
+        num_experts=6,
+        num_experts_per_tok=3,
+        moe_intermediate_size=32,
+        shared_expert_intermediate_size=48,
+        norm_topk_prob=False,
+        rope_parameters=plain(1000000.0),
+    ),
+    "qwen3_moe": half(
+        "Qwen3Moe",
+        603,
+        head_dim=32,
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        norm_topk_prob=True,
+        tie_word_embeddings=True,
+        rope_parameters=plain(1000000.0),
+    ),
+    "smollm3": half("SmolLM3", 1706, num_hidden_layers=4, rope_parameters=plain(5000000.0), tie_word_embeddings=True),
+}
+
 
 def random_model(tiny: Tiny) -> transformers.PreTrainedModel:
     """The model with every parameter drawn anew, rounded to the stored type, held in float32."""
-    config_class = getattr(transformers, f"{tiny.architecture}Config")
     model_class = getattr(transformers, f"{tiny.architecture}ForCausalLM")
-    config = config_class(**(SMALL | tiny.config), attn_implementation="eager")
+    config = model_class.config_class(**(SMALL | tiny.config), attn_implementation="eager")
     model = model_class(config).float().eval()
     generator = torch.Generator().manual_seed(tiny.seed)
+    middle = 0 if tiny.architecture.startswith("Gemma") else 1  # of a norm's weights; Gemma's models add 1
     with torch.no_grad():
         for name, weight in sorted(model.named_parameters()):
             noise = torch.randn(weight.shape, generator=generator)
-            value = 1 + 0.3 * noise if name.endswith("norm.weight") else tiny.scale * noise
+            value = middle + 0.3 * noise if name.endswith("norm.weight") else tiny.scale * noise
             if name.endswith("bias"):
                 value = 0.5 * noise
             weight.copy_(value.to(tiny.dtype))

@@ -19,28 +19,28 @@ YARN_FREQUENCIES = [1.0, 0.23717082, 0.05, 0.0079056947, 0.0025, 0.00079056947, 
 
 
 class Bare:
-    """A checkpoint of metadata and perhaps one tensor."""
+    """A checkpoint of metadata and perhaps a tensor or two."""
 
     path = Path("bare")
 
-    def __init__(self, layout: str, factors: list[float] | None = None) -> None:
+    def __init__(self, layout: str, **factors: list[float]) -> None:
         self.layout, self._factors = layout, factors
 
     def has(self, name: str) -> bool:
-        return name == "rope_freqs.weight" and self._factors is not None
+        return name.removesuffix(".weight") in self._factors
 
     def tensor(self, name: str) -> RawTensor:
-        data = np.array([self._factors], np.float32)
+        data = np.array([self._factors[name.removesuffix(".weight")]], np.float32)
         return RawTensor("F32", data.shape, data.view(np.uint8))
 
 
-def of_config(config: Mapping[str, Any], context: int = 256) -> Rope:
-    return rope_of(Bare("hf"), Fields(Path("bare"), config), 16, context)  # type: ignore[arg-type]
+def of_config(config: Mapping[str, Any], served: int = 256, partial: bool = False) -> Rope:
+    return rope_of(Bare("hf"), Fields(Path("bare"), config), 16, 256, served, partial)  # type: ignore[arg-type]
 
 
-def of_gguf(entries: Mapping[str, Any], factors: list[float] | None = None) -> Rope:
+def of_gguf(entries: Mapping[str, Any], served: int = 256, partial: bool = False, **factors: list[float]) -> Rope:
     fields = Fields(Path("bare"), {f"llama.rope.{key}": value for key, value in entries.items()}, "llama.")
-    return rope_of(Bare("gguf", factors), fields, 16, 256)  # type: ignore[arg-type]
+    return rope_of(Bare("gguf", **factors), fields, 16, 256, served, partial)  # type: ignore[arg-type]
 
 
 def check(rope: Rope, frequencies: list[float], scale: float, context: int) -> None:
@@ -121,16 +121,35 @@ def test_scalings_of_gguf() -> None:
 
 def test_llama3_in_gguf_is_a_tensor_of_divisors() -> None:
     _, expected, _, _ = CASES["llama3"]
-    check(of_gguf({}, [p / e for p, e in zip(PLAIN, expected, strict=True)]), expected, 1.0, 256)
+    check(of_gguf({}, rope_freqs=[p / e for p, e in zip(PLAIN, expected, strict=True)]), expected, 1.0, 256)
     with pytest.raises(ModelError, match=r"rope_freqs\.weight is F32 \(1, 3\)"):
-        of_gguf({}, [1.0, 1.0, 1.0])
+        of_gguf({}, rope_freqs=[1.0, 1.0, 1.0])
+
+
+SHORT, LONG = [1.0, 1.5, 2.0, 2.5], [4.0, 5.0, 6.0, 7.0]
+HALF = [1.0, 0.1, 0.01, 0.001]  # of the first 8 of 16 dimensions
+
+
+@pytest.mark.parametrize(("served", "divisors"), [(256, LONG), (65, LONG), (64, SHORT), (10, SHORT)])
+def test_longrope_follows_the_longest_sequence_that_is_served(served: int, divisors: list[float]) -> None:
+    expected, scale = [f / d for f, d in zip(HALF, divisors, strict=True)], 1.15470054  # sqrt(1 + ln 4 / ln 64)
+    rope = {"rope_type": "longrope", "short_factor": SHORT, "long_factor": LONG, "partial_rotary_factor": 0.5}
+    config = {"original_max_position_embeddings": 64, "rope_parameters": rope}
+    check(of_config(config, served, partial=True), expected, scale, 256)
+    old = {"original_max_position_embeddings": 64, "partial_rotary_factor": 0.5, "rope_scaling": {**rope, "type": "su"}}
+    del old["rope_scaling"]["rope_type"], old["rope_scaling"]["partial_rotary_factor"]  # type: ignore[attr-defined]
+    check(of_config(old, served, partial=True), expected, scale, 256)
+    entries = {"dimension_count": 8, "scaling.original_context_length": 64, "scaling.attn_factor": 1.15470054}
+    written = of_gguf(entries, served, partial=True, rope_factors_short=SHORT, rope_factors_long=LONG)
+    check(written, expected, scale, 256)
 
 
 @pytest.mark.parametrize(
     ("rope", "message"),
     [
-        ({"rope_type": "longrope"}, "rope scaling longrope is not supported"),
-        ({"type": "su"}, "rope scaling su is not supported"),
+        ({"rope_type": "proportional"}, "rope scaling proportional is not supported"),
+        ({"rope_type": "longrope"}, "short_factor is missing"),
+        ({"type": "su", "long_factor": LONG, "short_factor": LONG}, "_factor must be 8 numbers > 0"),
         ({"rope_type": "linear"}, "factor is missing"),
         ({"rope_type": "linear", "factor": 0.5}, "factor must be at least 1"),
         ({"rope_type": "linear", "factor": float("nan")}, "factor must be a number"),

@@ -1,5 +1,6 @@
 import random
 
+import pytest
 from rig import make_request
 
 from headway.model.fake_runner import default_info
@@ -9,8 +10,8 @@ from headway.scheduling.sequence import Sequence
 PROMPT = list(range(10, 30))  # five blocks of four
 
 
-def kv(blocks: int = 8, prefix_cache: bool = True, groups: int = 1) -> KvBlocks:
-    return KvBlocks(default_info(blocks=blocks, block_size=4, layer_groups=groups), prefix_cache)
+def kv(blocks: int = 8, prefix_cache: bool = True, windows: tuple[int, ...] = (0,)) -> KvBlocks:
+    return KvBlocks(default_info(blocks=blocks, block_size=4, windows=windows), prefix_cache)
 
 
 def sequence(prompt: list[int], serial: int = 0, salt: bytes = b"") -> Sequence:
@@ -46,7 +47,7 @@ def test_admit_wants_headroom_and_changes_nothing_in_vain() -> None:
 
 
 def test_grow() -> None:
-    blocks = kv(blocks=2, groups=2)
+    blocks = kv(blocks=2, windows=(0, 0))
     one = sequence(PROMPT[:3])
     assert blocks.admit(one, 0)
     assert blocks.grow(one, 8) and one.room == 8
@@ -153,7 +154,7 @@ def test_a_hit_counts_the_idle_blocks_it_takes() -> None:
 
 def test_random_use_keeps_the_books() -> None:
     rng = random.Random(0)
-    blocks = kv(blocks=20, groups=2)
+    blocks = kv(blocks=20, windows=(0, 0))
     live: list[Sequence] = []
     for serial in range(3000):
         if live and rng.random() < 0.5:
@@ -169,3 +170,54 @@ def test_random_use_keeps_the_books() -> None:
             if blocks.admit(one, rng.randint(0, 3)):
                 live.append(one)
         blocks.check_integrity(live)
+
+
+@pytest.mark.parametrize("prefix_cache", [True, False])
+def test_blocks_that_fell_out_of_the_window_are_given_back(prefix_cache: bool) -> None:
+    blocks = kv(blocks=8, prefix_cache=prefix_cache, windows=(6,))
+    one = sequence(PROMPT)
+    assert blocks.admit(one, 0)
+    held = []
+    for count in (4, 4, 1, 1, 6, 4):
+        one.advance(count)
+        blocks.commit(one)
+        blocks.check_integrity([one])
+        held.append(blocks.held(one))
+    # The next query at 4, 8, 9, 10, 16, 20 sees from -1, 3, 4, 5, 11, 15 on: the block of 4 that it is in stays.
+    assert held == [5, 5, 4, 4, 3, 2]
+    assert blocks.available == 6
+    blocks.release(one)
+    blocks.check_integrity([])
+    assert blocks.available == 8
+
+
+def test_each_group_gives_back_by_its_own_window() -> None:
+    blocks = kv(blocks=8, windows=(0, 6))
+    one = computed(blocks, PROMPT)
+    assert one.dropped == [0, 3] and blocks.held(one) == 5
+    blocks.check_integrity([one])
+
+
+def test_a_hit_needs_the_last_window_only() -> None:
+    blocks = kv(blocks=8, windows=(6,))
+    blocks.release(computed(blocks, PROMPT))  # five blocks are cached
+    filler = sequence(list(range(100, 120)))
+    assert blocks.admit(filler, 0)  # five: three were free, and the first two of the prompt are evicted
+    again = sequence(PROMPT)
+    assert blocks.admit(again, 0)
+    assert (again.computed, again.dropped, blocks.held(again)) == (16, [2], 3)
+    blocks.check_integrity([filler, again])
+
+
+def test_a_hit_lacking_a_block_of_the_window_is_shorter() -> None:
+    blocks = kv(blocks=10, windows=(0, 6))
+    first = computed(blocks, PROMPT[:8])
+    other = sequence(PROMPT)
+    assert blocks.admit(other, 0) and other.computed == 8
+    other.advance(12)
+    blocks.commit(other)
+    blocks.release(other)
+    blocks.release(first)
+    again = sequence([*PROMPT[:8], *range(50, 60)])
+    assert blocks.admit(again, 0) and again.computed == 8
+    blocks.check_integrity([again])

@@ -1,6 +1,8 @@
 """What a tensor of each role is called in either kind of checkpoint."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 _GGUF = {
     "embed": "token_embd",
@@ -17,6 +19,12 @@ _GGUF = {
     "gate": "ffn_gate",
     "up": "ffn_up",
     "down": "ffn_down",
+    "attn_post_norm": "post_attention_norm",
+    "ffn_post_norm": "post_ffw_norm",
+    "router": "ffn_gate_inp",
+    "gate.": "ffn_gate_exps",  # of all experts, one after the other
+    "up.": "ffn_up_exps",
+    "down.": "ffn_down_exps",
 }
 _HF = {
     "embed": "model.embed_tokens",
@@ -33,15 +41,28 @@ _HF = {
     "gate": "mlp.gate_proj",
     "up": "mlp.up_proj",
     "down": "mlp.down_proj",
+    "router": "mlp.gate",
+    "gate.": "mlp.experts.{}.gate_proj",
+    "up.": "mlp.experts.{}.up_proj",
+    "down.": "mlp.experts.{}.down_proj",
 }
-# Frequencies some files keep although they follow from the metadata; `rope_freqs` is read by rope.py.
-_HARMLESS = re.compile(r"(.*\.)?(rotary_emb\.inv_freq|attn_rot_embd\.weight)|rope_freqs\.weight")
+# Where a norm follows the attention, it has the name that Llama gives to the one before the feed-forward.
+HF_POST_NORMS = {
+    "attn_post_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "ffn_post_norm": "post_feedforward_layernorm",
+}
+# Frequencies some files keep although they follow from the metadata; `rope_...` are read by rope.py.
+_HARMLESS = re.compile(
+    r"(.*\.)?(rotary_emb\.inv_freq|attn_rot_embd\.weight)|rope_freqs\.weight|rope_factors_(long|short)\.weight"
+)
 
 
-def tensor_name(layout: str, role: str, layer: int) -> str:
+def tensor_name(layout: str, role: str, layer: int, renamed: Mapping[str, str] = MappingProxyType({})) -> str:
     """The name of `role` (a Weight's) in a "gguf" or "hf" checkpoint; `layer` is -1 for the global ones."""
     bias = role.endswith("_bias")
-    stem = (_GGUF if layout == "gguf" else _HF)[role.removesuffix("_bias")]
+    plain, dot, expert = role.removesuffix("_bias").partition(".")
+    stem = (renamed.get(plain + dot) or (_GGUF if layout == "gguf" else _HF)[plain + dot]).format(expert)
     if layer >= 0:
         stem = f"blk.{layer}.{stem}" if layout == "gguf" else f"model.layers.{layer}.{stem}"
     return stem + (".bias" if bias else ".weight")

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.model.fields import Fields
-from headway.model.spec import Checkpoint
+from headway.model.spec import Checkpoint, floats
 
 Frequencies = NDArray[np.float64]  # [head_dim / 2], radians per position
 
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    inv_freq: NDArray[np.float32]  # [head_dim / 2]
+    inv_freq: NDArray[np.float32]  # [rotated / 2]: of a head's first `rotated` dimensions, mostly all
     scale: float  # multiplies cos and sin
     context: int  # positions the scaling is meant for
 
@@ -59,23 +59,43 @@ def plain_frequencies(base: float, head_dim: int) -> Frequencies:
     return np.asarray(base ** (np.arange(0, -head_dim, -2, dtype=np.float64) / head_dim))
 
 
-def rope_of(checkpoint: Checkpoint, fields: Fields, head_dim: int, context: int) -> Rope:
-    """The rotary part of either kind of checkpoint; ModelError for a scaling Headway does not compute."""
+def longrope_magnitude(factor: float, original: int) -> float:
+    """LongRoPE's attention factor ("LongRoPE", Ding et al. 2024) for positions stretched by `factor`."""
+    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+
+
+def rope_of(
+    checkpoint: Checkpoint,
+    fields: Fields,
+    head_dim: int,
+    context: int,
+    served: int,
+    partial: bool = False,
+    layers: str = "",
+) -> Rope:
+    """The rotary part of either kind of checkpoint; ModelError for a scaling Headway does not compute.
+
+    `served`: the longest sequence that will be. LongRoPE's factors depend on it, and not on each sequence's length, so
+    that a token's value never depends on how long its sequence will become. `partial`: a part of a head may be rotated.
+    `layers`: the type of those it is for, where config.json tells them apart.
+    """
     if checkpoint.layout == "gguf":
-        return _rope_of_gguf(checkpoint, fields, head_dim, context)
-    return _rope_of_config(fields, head_dim, context)
-
-
-def _rope_of_config(config: Fields, head_dim: int, context: int) -> Rope:
+        return _rope_of_gguf(checkpoint, fields, head_dim, context, served, partial)
     # Older files have rope_scaling beside rope_theta, newer ones rope_parameters with rope_theta inside.
-    rope = config.section("rope_scaling" if "rope_scaling" in config else "rope_parameters")
-    for place in (config, rope):
-        if place.number("partial_rotary_factor", 1.0) != 1.0:
-            raise config.fail("partial_rotary_factor other than 1 is not supported")
+    rope = fields.section("rope_scaling" if "rope_scaling" in fields else "rope_parameters")
+    rope = rope.section(layers) if layers in rope else rope
+    return _rope_of_config(fields, rope, head_dim, context, served, partial)
+
+
+def _rope_of_config(config: Fields, rope: Fields, head_dim: int, context: int, served: int, partial: bool) -> Rope:
+    part = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
+    if part != 1 and not (partial and 0 < part < 1):
+        raise config.fail("partial_rotary_factor other than 1 is not supported")
+    rotated = int(head_dim * part)
     if "full_attention" in rope or "sliding_attention" in rope:
         raise config.fail("rope_parameters that differ by layer type are not supported")
     base = rope.number("rope_theta", config.number("rope_theta", 10000.0))
-    plain = plain_frequencies(base, head_dim)
+    plain = plain_frequencies(base, rotated)
     kind = rope.text("rope_type", rope.text("type", "default"))
     original = config.integer(
         "original_max_position_embeddings", rope.integer("original_max_position_embeddings", context)
@@ -92,7 +112,9 @@ def _rope_of_config(config: Fields, head_dim: int, context: int) -> Rope:
         return _rope(_llama3(rope, plain, original), context)
     if kind == "yarn":
         return _yarn_of_config(rope, plain, base, original, context)
-    raise config.fail(f"rope scaling {kind} is not supported (default, linear, dynamic, llama3 and yarn are)")
+    if kind in ("longrope", "su"):
+        return _longrope_of_config(rope, plain, original, context, served)
+    raise config.fail(f"rope scaling {kind} is not supported (default, linear, dynamic, llama3, yarn and longrope are)")
 
 
 def _llama3(rope: Fields, plain: Frequencies, original: int) -> Frequencies:
@@ -125,13 +147,31 @@ def _yarn_of_config(rope: Fields, plain: Frequencies, base: float, original: int
     return _rope(yarn.scaled(plain, base), max(context, int(original * factor)), scale)
 
 
-def _rope_of_gguf(checkpoint: Checkpoint, fields: Fields, head_dim: int, context: int) -> Rope:
-    if fields.integer("rope.dimension_count", head_dim) != head_dim:
+def _longrope_of_config(rope: Fields, plain: Frequencies, original: int, context: int, served: int) -> Rope:
+    key = "long_factor" if served > original else "short_factor"
+    divisors = rope.numbers(key)
+    if len(divisors) != len(plain) or min(divisors) <= 0:
+        raise rope.fail(f"{key} must be {len(plain)} numbers > 0, for each pair of rotated dimensions")
+    # Phi-3's files state no factor; its models take the ratio of the two contexts.
+    scale = rope.number("attention_factor", longrope_magnitude(rope.number("factor", context / original), original))
+    return _rope(plain / np.asarray(divisors), context, scale)
+
+
+def _rope_of_gguf(
+    checkpoint: Checkpoint, fields: Fields, head_dim: int, context: int, served: int, partial: bool
+) -> Rope:
+    rotated = fields.integer("rope.dimension_count", head_dim)
+    if rotated != head_dim and not (partial and 0 < rotated < head_dim and rotated % 2 == 0):
         raise fields.fail(f"rope.dimension_count must be the head size {head_dim}: rotating a part is not supported")
     base = fields.number("rope.freq_base", 10000.0)
-    plain = plain_frequencies(base, head_dim)
+    plain = plain_frequencies(base, rotated)
+    if checkpoint.has("rope_factors_long.weight"):
+        original = fields.integer("rope.scaling.original_context_length", context)
+        name = f"rope_factors_{'long' if served > original else 'short'}.weight"
+        scale = fields.number("rope.scaling.attn_factor", longrope_magnitude(context / original, original))
+        return _rope(plain / _frequency_divisors(checkpoint, fields, name, rotated), context, scale)
     if checkpoint.has("rope_freqs.weight"):  # where llama3's scaling is kept
-        plain = plain / _frequency_divisors(checkpoint, fields, head_dim)
+        plain = plain / _frequency_divisors(checkpoint, fields, "rope_freqs.weight", rotated)
     factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 0)) or 1.0
     kind = fields.text("rope.scaling.type", "linear")
     if kind == "none":
@@ -162,11 +202,11 @@ def _yarn_of_gguf(fields: Fields, plain: Frequencies, base: float, factor: float
     return _rope(yarn.scaled(plain, base), context, scale * fields.number("rope.scaling.attn_factor", 1.0))
 
 
-def _frequency_divisors(checkpoint: Checkpoint, fields: Fields, head_dim: int) -> Frequencies:
-    tensor = checkpoint.tensor("rope_freqs.weight")
-    if tensor.type != "F32" or tensor.shape != (1, head_dim // 2):
-        raise fields.fail(f"rope_freqs.weight is {tensor.type} {tensor.shape}, not F32 {(1, head_dim // 2)}")
-    return np.asarray(tensor.data[0].copy().view(np.float32), np.float64)
+def _frequency_divisors(checkpoint: Checkpoint, fields: Fields, name: str, rotated: int) -> Frequencies:
+    tensor = checkpoint.tensor(name)
+    if tensor.type != "F32" or tensor.shape != (1, rotated // 2):
+        raise fields.fail(f"{name} is {tensor.type} {tensor.shape}, not F32 {(1, rotated // 2)}")
+    return np.asarray(floats(tensor)[0], np.float64)
 
 
 def _factor(rope: Fields, key: str) -> float:
