@@ -113,7 +113,8 @@ class Merged:
         events: list[Event] = []
         ended = self._more = False
         for index, generation in self._live:
-            events += [(index, event) for event in generation.take(MOST_TAKEN)]
+            for event in generation.take(MOST_TAKEN):
+                events.append((index, event))
             if generation.more:
                 self._more = True
             if generation.ended:

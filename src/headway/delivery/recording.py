@@ -99,8 +99,10 @@ class Recording:
             return self._format.failed(self.failure)
 
     def _take(self, batch: list[Event]) -> None:
-        event_of = self._format.event
-        self._keep(b"".join([event_of(index, event) for index, event in batch]))
+        data = b""
+        for index, event in batch:  # nearly always one
+            data += self._format.event(index, event)
+        self._keep(data)
         self.begun.set()
 
     def _end(self, task: "asyncio.Task[bytes]") -> None:

@@ -115,7 +115,9 @@ class StreamReply(Reply):
         event_of = self._format.event
 
         def write(batch: list[Event]) -> None:
-            data = b"".join([event_of(index, event) for index, event in batch])
+            data = b""
+            for index, event in batch:  # nearly always one
+                data += event_of(index, event)
             if data:
                 keep_alive.sent()
                 connection.send_piece(data)

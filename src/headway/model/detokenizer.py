@@ -23,9 +23,9 @@ class Detokenizer:
     def push(self, ids: Iterable[int]) -> str:
         """The characters these tokens complete; often "", inside a character or for a special token."""
         known = self._known
-        data = b"".join([known[index] if index in known else self._token_bytes(index) for index in ids])
-        if self._held:
-            data = self._held + data
+        data = self._held
+        for index in ids:
+            data += known[index] if index in known else self._token_bytes(index)
         text, used = utf_8_decode(data, "replace", False)
         self._held = data[used:]
         return text
