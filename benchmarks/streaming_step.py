@@ -2,6 +2,7 @@
 
 import random
 import statistics
+import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,10 +31,11 @@ class StepCost:
     """Milliseconds of one step in which all streams decode."""
 
     plan: float
-    build: float  # the batch, and what the runner's own thread costs; ends when the model begins, and after it
+    build: float  # from planned to collected, but for `compute`: the batch, the tokens, and waking two threads
     compute: float  # in the native core
     commit: float
-    publish: float  # beside `build` and `compute`
+    publish: float  # beside `compute`, whose threads have all cores: much longer than its CPU time
+    cpu: float  # CPU time of the engine's thread for all it does in a step
 
     @property
     def python_ms(self) -> float:
@@ -54,9 +56,10 @@ def measure_steps(rounds: int) -> StepCost:
         )
         engine.warm_up()
         try:
+            cpu = []
             for index in range(rounds):
                 note(f"steps of {STREAMS} sequences, round {index + 1}")
-                _decode(engine, index)
+                cpu += _decode(engine, index)
         finally:
             runner.close()
             peer.close()
@@ -68,6 +71,7 @@ def measure_steps(rounds: int) -> StepCost:
         compute=_median(full, lambda r: r.compute_s),
         commit=_median(full, lambda r: r.commit_s),
         publish=_median(full, lambda r: r.publish_s),
+        cpu=statistics.median(cpu) * 1e3,
     )
 
 
@@ -88,12 +92,17 @@ def _peer(socket: EngineSocket, address: str) -> "zmq.Socket[bytes]":
     return peer
 
 
-def _decode(engine: Engine, seed: int) -> None:
+def _decode(engine: Engine, seed: int) -> list[float]:
+    """CPU seconds of this thread for each step."""
     chance = random.Random(seed)
     for index in range(STREAMS):
         ids = array("I", (chance.randrange(1000, 40_000) for _ in range(PROMPT)))
         sampling = Sampling(max_tokens=STEPS + STREAMS, temperature=0.8, top_p=0.95, seed=index, ignore_eos=True)
         id = request_id(0, seed * STREAMS + index + 1)
         engine.submit(EngineRequest(id=id, epoch=0, prompt=ids.tobytes(), sampling=sampling, arrival=0.0))
+    cpu = []
     while engine.has_work:
+        before = time.thread_time()
         engine.step()
+        cpu.append(time.thread_time() - before)
+    return cpu
