@@ -5,11 +5,25 @@ from headway._native._ext import (
     LOGIT_ROWS,
     Config,
     Core,
+    KvType,
     Limits,
     Sampled,
     Sampling,
     best_isa,
+    kv_head_bytes,
     probe,
 )
 
-__all__ = ["BLOCK", "LOGIT_ROWS", "Config", "Core", "Limits", "Sampled", "Sampling", "best_isa", "probe"]
+__all__ = [
+    "BLOCK",
+    "LOGIT_ROWS",
+    "Config",
+    "Core",
+    "KvType",
+    "Limits",
+    "Sampled",
+    "Sampling",
+    "best_isa",
+    "kv_head_bytes",
+    "probe",
+]

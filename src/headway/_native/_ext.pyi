@@ -7,7 +7,12 @@ from numpy.typing import NDArray
 BLOCK: int
 LOGIT_ROWS: int
 
+class KvType:
+    F16: KvType
+    INT8: KvType
+
 def best_isa() -> str: ...
+def kv_head_bytes(type: KvType, head_dim: int) -> int: ...
 def probe(threads: int) -> tuple[float, float]: ...
 
 class Config:
@@ -26,6 +31,7 @@ class Config:
     tied: bool
 
 class Limits:
+    kv: KvType
     threads: int
     blocks: int
     slots: int
