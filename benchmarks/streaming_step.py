@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import zmq
 from report import note
 from streaming_cost import STREAMS
@@ -21,7 +22,7 @@ from headway.scheduling.engine import Engine
 from headway.scheduling.step_record import StepRecord
 from headway.serving.address import engine_address
 from headway.serving.engine_process import defer_garbage
-from headway.serving.ipc import EngineSocket, Step, identity
+from headway.serving.ipc import EngineSocket, Hello, Step, identity
 
 PROMPT, STEPS = 128, 100  # tokens; measured steps of a round
 
@@ -86,9 +87,9 @@ def _peer(socket: EngineSocket, address: str) -> "zmq.Socket[bytes]":
     peer.setsockopt(zmq.LINGER, 0)
     peer.set_hwm(0)
     peer.connect(address)
-    peer.send(b"")
+    peer.send(msgspec.msgpack.encode(Hello(0)))
     socket.poll(10.0)
-    socket.receive()  # nothing that can be read, but now the worker is known
+    socket.receive()  # now the worker is known
     return peer
 
 
