@@ -20,9 +20,10 @@ STOP_S = 45.0  # more than server.drain_s
 class Server:
     """Runs while the `with` block does, in an empty folder and with default settings but for `args` and `config`."""
 
-    def __init__(self, *args: str, config: str = "", key: str | None = None) -> None:
-        """`config`: the text of a headway.toml. `key`: an API key of it, to ask for the model's name."""
-        self._args, self._config, self._key = args, config, key
+    def __init__(self, *args: str, config: str = "", key: str | None = None, script: Path | None = None) -> None:
+        """`config`: the text of a headway.toml. `key`: an API key of it, to ask for the model's name. `script`: serves
+        in place of `headway serve`."""
+        self._args, self._config, self._key, self._script = args, config, key, script
         self.url = ""
         self.model = ""
 
@@ -32,8 +33,9 @@ class Server:
         (folder / "headway.toml").write_text(self._config)
         self._log = (folder / "log").open("w+")
         settings = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_") or k == "HEADWAY_ISA"}
-        command = [str(Path(sys.executable).with_name("headway")), "serve", "--port", "0", *self._args]
-        print(f"starting headway {' '.join(command[1:])} ...", file=sys.stderr, flush=True)
+        headway = [str(Path(sys.executable).with_name("headway")), "serve", "--port", "0"]
+        command = [*(headway if self._script is None else [sys.executable, str(self._script)]), *self._args]
+        print(f"starting {' '.join(command)} ...", file=sys.stderr, flush=True)
         self._process = subprocess.Popen(
             command, cwd=folder, env=settings, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
@@ -54,6 +56,14 @@ class Server:
         """Counters and gauges by name; labelled ones are left out."""
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
             return parse_metrics(answer.read().decode())
+
+    def worker(self) -> int:
+        """The process id of its first API worker."""
+        parent = self._process.pid
+        for child in map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split()):
+            if b"headway.delivery.api_process" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return child
+        raise RuntimeError("the server has no API worker")
 
     def _get(self, path: str) -> Any:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}

@@ -115,4 +115,4 @@ class StepMessage(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     epoch: int
     emissions: list[Emission]
-    load: Load
+    load: Load | None  # None: the last one holds, but for a few tokens more of streams that go on

@@ -1,9 +1,7 @@
 """Fewer, larger events, for a client that asks for them."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from headway.serving.text_events import AnswerDelta, Delta, TextEvent
 
@@ -11,55 +9,50 @@ Event = tuple[int, TextEvent]  # of a choice
 
 
 class Coalescer:
-    """The events that `read` gives, with the text of a choice joined that comes within `seconds` of its first piece."""
+    """Joins the text of a choice that comes within `seconds` of its first piece."""
 
-    def __init__(self, read: Callable[[], Coroutine[Any, Any, Event]], seconds: float) -> None:
-        self._read = read
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._held: dict[int, Delta] = {}
-        self._due = 0.0  # loop time at which what is held goes out
-        self._ready: deque[Event] = deque()
-        self._coming: asyncio.Task[Event] | None = None
-        self._end: Exception | None = None
+        self._timer: asyncio.TimerHandle | None = None  # rings when what is held is to go out
+        self._rung = False
+        self.on_due: Callable[[], None] = lambda: None  # called when `due` has something
 
-    async def next(self) -> Event:
-        """Raises what `read` raises at its end, once all is out."""
-        while not self._ready:
-            if self._end is not None:
-                raise self._end
-            await self._take()
-        return self._ready.popleft()
+    def join(self, events: list[Event]) -> list[Event]:
+        """What is to go out at once of what has come: an end, and the text before it."""
+        out: list[Event] = []
+        for index, event in events:
+            if isinstance(event, Delta):
+                if not self._held:
+                    self._timer = asyncio.get_running_loop().call_later(self._seconds, self._ring)
+                before = self._held.get(index)
+                self._held[index] = event if before is None else _joined(before, event)
+            else:
+                if index in self._held:
+                    out.append((index, self._held.pop(index)))
+                out.append((index, event))
+        if not self._held:
+            self.close()
+        return out
 
-    async def _take(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._coming = self._coming or asyncio.create_task(self._read())
-        await asyncio.wait((self._coming,), timeout=max(0.0, self._due - loop.time()) if self._held else None)
-        if not self._coming.done():
-            self._let_out()
-            return
-        coming, self._coming = self._coming, None
-        try:
-            index, event = coming.result()
-        except Exception as end:
-            self._let_out()
-            self._end = end
-            return
-        if isinstance(event, Delta):
-            self._due = self._due if self._held else loop.time() + self._seconds
-            before = self._held.get(index)
-            self._held[index] = event if before is None else _joined(before, event)
-        else:
-            if index in self._held:
-                self._ready.append((index, self._held.pop(index)))
-            self._ready.append((index, event))
+    def due(self) -> list[Event]:
+        """What has been held for long enough."""
+        return self.rest() if self._rung else []
 
-    def _let_out(self) -> None:
-        self._ready += self._held.items()
-        self._held = {}
+    def rest(self) -> list[Event]:
+        """All that is held."""
+        self.close()
+        held, self._held = self._held, {}
+        return list(held.items())
+
+    def _ring(self) -> None:
+        self._rung = True
+        self.on_due()
 
     def close(self) -> None:
-        if self._coming is not None:
-            self._coming.cancel()
+        self._rung = False
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _joined(one: Delta, other: Delta) -> Delta:

@@ -1,7 +1,8 @@
 """uvicorn's HTTP/1.1 with what it lacks: a bound on headers, OpenAI's error shape, and deafness to `Upgrade` but where
 there is a WebSocket."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -14,6 +15,7 @@ from headway.delivery.websocket import WEBSOCKETS
 # and all time, since it is copied with every piece of it that comes.
 MOST_HEAD = 256 << 10
 TOO_LONG = HeadTooLarge(f"headers and the like have more than {MOST_HEAD} bytes")
+CONNECTION = "headway.connection"  # key in the ASGI scope: the HttpProtocol
 HOP_HEADERS = (b"upgrade", b"http2-settings")
 
 
@@ -22,6 +24,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     _head = 0  # bytes of the current request that were not body
     _news = 0  # the same, of what has just come
+    on_room: Callable[[], None] | None = None  # called when the connection is no longer full
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -45,6 +48,24 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._head = self._news
         super().on_message_begin()
+        cast(dict[str, object], self.scope)[CONNECTION] = self
+
+    # What ASGI lacks: a way to send without a coroutine, a dict and a task to run it, for every token of a stream.
+
+    @property
+    def full(self) -> bool:
+        """Whether its reader is behind, so that nothing more should be sent until `on_room`."""
+        return self.flow.write_paused
+
+    def send_piece(self, data: bytes) -> None:
+        """Sends a piece of a response's body, after its head and before its last piece, which go by ASGI."""
+        if not self.transport.is_closing():
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.on_room is not None:
+            self.on_room()
 
     def on_body(self, body: bytes) -> None:
         self._news -= len(body)

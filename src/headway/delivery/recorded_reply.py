@@ -11,6 +11,7 @@ from headway.core.config import ServerSettings
 from headway.delivery.arrival import RAW_SEND
 from headway.delivery.disconnect import until_disconnect
 from headway.delivery.http_errors import EventsExpired, error_response
+from headway.delivery.http_protocol import CONNECTION, HttpProtocol
 from headway.delivery.keep_alive import KeepAlive
 from headway.delivery.openai_format import WholeFormat
 from headway.delivery.recording import Recording
@@ -80,22 +81,39 @@ class RecordedReply(Reader):
             await self._stream(scope, send)
 
     async def _stream(self, scope: Scope, send: Send) -> None:
-        recording, after = self._recording, self._after
+        recording = self._recording
         await send({"type": "http.response.start", "status": 200, "headers": stream_head(recording.media_type)})
         send = scope[RAW_SEND]
+        connection: HttpProtocol = scope[CONNECTION]
         keep_alive = KeepAlive(recording.keep_alive, self._settings.keep_alive_s, send)
-        try:
-            while True:
-                data, after = recording.read(after)
-                last = recording.exhausted(after)
-                if data or last:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def write() -> None:
+            if over.done():
+                return
+            try:
+                while self._after < recording.last and not connection.full:
+                    data, self._after = recording.read(self._after)
                     keep_alive.sent()
                     recording.known = True
-                    await send({"type": "http.response.body", "body": data, "more_body": not last})
-                if last:
-                    return
-                await recording.more(after)
+                    connection.send_piece(data)
+            except Exception as error:
+                over.set_exception(error)
+            else:
+                if recording.exhausted(self._after):
+                    over.set_result(None)
+
+        connection.on_room = write
+        recording.listeners.append(write)
+        last = b""
+        try:
+            write()
+            await over
+            recording.known = True
         except EventsExpired as error:  # this reader was too slow for what the journal keeps
-            await send({"type": "http.response.body", "body": recording.failed(error), "more_body": False})
+            last = recording.failed(error)
         finally:
             keep_alive.close()
+            connection.on_room = None
+            recording.listeners.remove(write)
+        await send({"type": "http.response.body", "body": last, "more_body": False})

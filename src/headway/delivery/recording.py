@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headway.core.errors import HeadwayError, RequestFailed
+from headway.delivery.coalesce import Event
 from headway.delivery.http_errors import EventsExpired, as_headway_error
 from headway.delivery.merge import Merged
 from headway.delivery.openai_format import StreamFormat
+from headway.serving.bell import Bell
 
 LONGEST_READ = 64 << 10  # bytes handed out at once, so that a reader of much feels its connection's back-pressure
 
@@ -52,13 +54,14 @@ class Recording:
         grew: "Callable[[Recording], None]",
         terms: Terms,
     ) -> None:
-        """`owner`: of whose key it is; `digest`: of the request, to know it again; `grew` is called after each event
+        """`owner`: of whose key it is; `digest`: of the request, to know it again; `grew` is called after events
         and at the end."""
         self.id = id
         self.owner = owner
         self.digest = digest
         self.size = 0  # bytes kept
         self.readers: set[asyncio.Task[None]] = set()
+        self.listeners: list[Callable[[], None]] = []  # called when there are new events, and must not fail
         self.begun = asyncio.Event()  # its first step has been planned, or it has failed before
         self.refusal: HeadwayError | None = None  # it failed before it had any event
         self.failure: HeadwayError | None = None  # it failed, at any time
@@ -72,7 +75,7 @@ class Recording:
         self._format = format
         self._grew = grew
         self._events: deque[bytes] = deque()
-        self._news = asyncio.Event()
+        self._stem = b"id: " + id.encode() if terms.ids else b""
         if terms.background:
             self._begin()
         self._task = asyncio.create_task(self._record())
@@ -86,15 +89,21 @@ class Recording:
         """The last bytes."""
         try:
             async with self._source as events:
-                async for index, event in events:
-                    self._keep(self._format.event(index, event))
-                    self.begun.set()
+                self._take(await events.first())
+                await events.run(self._take)
             return self._format.end()
         except Exception as error:
             self.failure = as_headway_error(error)
             if not self.begun.is_set():
                 self.refusal = self.failure
             return self._format.failed(self.failure)
+
+    def _take(self, batch: list[Event]) -> None:
+        data = b""
+        for index, event in batch:  # nearly always one
+            data += self._format.event(index, event)
+        self._keep(data)
+        self.begun.set()
 
     def _end(self, task: "asyncio.Task[bytes]") -> None:
         self._source.close()  # a task cancelled before its first line has closed nothing
@@ -108,14 +117,13 @@ class Recording:
         """Takes what the format made of one event: any number of whole server-sent events."""
         if not data:
             return
-        ids = self.terms.ids
         for event in data.split(b"\n\n")[:-1]:
             self.last += 1
-            framed = b"id: %b-%d\n%b\n\n" % (self.id.encode(), self.last, event) if ids else event + b"\n\n"
+            framed = b"%b-%d\n%b\n\n" % (self._stem, self.last, event) if self._stem else event + b"\n\n"
             self._events.append(framed)
             self.size += len(framed)
-        self._news.set()
-        self._news = asyncio.Event()
+        for listener in self.listeners:
+            listener()
         self._grew(self)
 
     @property
@@ -157,8 +165,7 @@ class Recording:
 
     async def more(self, after: int) -> None:
         """Waits until there is an event after `after`, or the end."""
-        while self.last <= after and not self.ended:
-            await self._news.wait()
+        await self._until(lambda: self.last > after)
 
     def failed(self, error: HeadwayError) -> bytes:
         """The last bytes for one reader who cannot go on."""
@@ -166,8 +173,18 @@ class Recording:
 
     async def end(self) -> None:
         """Waits for it."""
-        while not self.ended:
-            await self._news.wait()
+        await self._until(lambda: False)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        if condition() or self.ended:
+            return
+        bell = Bell()
+        self.listeners.append(bell.ring)
+        try:
+            while not condition() and not self.ended:
+                await bell.wait()
+        finally:
+            self.listeners.remove(bell.ring)
 
     def stop(self) -> None:
         """Ends the generations, if they have not ended; the readers get what there is and an error."""

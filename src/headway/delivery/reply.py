@@ -1,4 +1,5 @@
-"""Sends one response: whole, or streamed as it comes. Raw ASGI, because this is the hot path of every token."""
+"""Sends one response: whole, or streamed as it comes. The hot path of every token, so nothing is between it and the
+connection."""
 
 import asyncio
 import logging
@@ -11,13 +12,14 @@ from starlette.types import Receive, Scope, Send
 from headway.core.config import ServerSettings
 from headway.core.errors import HeadwayError
 from headway.delivery.arrival import RAW_SEND
+from headway.delivery.coalesce import Event
 from headway.delivery.disconnect import until_disconnect
 from headway.delivery.http_errors import as_headway_error, error_response
+from headway.delivery.http_protocol import CONNECTION, HttpProtocol
 from headway.delivery.keep_alive import KeepAlive
 from headway.delivery.merge import Merged
 from headway.delivery.openai_format import StreamFormat, WholeFormat
 from headway.serving.generation import Generation
-from headway.serving.text_events import TextEvent
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +65,16 @@ class WholeReply(Reply):
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with self._events as events:
-                async for index, event in events:
-                    self._format.add(index, event)
+                self._add(await events.first())
+                await events.run(self._add)
             response = Response(self._format.body(), media_type="application/json")
         except Exception as error:
             response = error_response(as_headway_error(error))
         await response(scope, receive, send)
+
+    def _add(self, batch: list[Event]) -> None:
+        for index, event in batch:
+            self._format.add(index, event)
 
 
 class StreamReply(Reply):
@@ -91,7 +97,7 @@ class StreamReply(Reply):
         # A reader that is too slow may have this task stuck in a send for good.
         self._events.on_overflow(partial(_cancel, task))
         async with self._events as events:
-            first = asyncio.create_task(events.__anext__())
+            first = asyncio.create_task(events.first())
             try:
                 await asyncio.wait((first,), timeout=self._settings.header_wait_s)
                 if first.done() and (error := first.exception()) is not None and isinstance(error, Exception):
@@ -101,14 +107,27 @@ class StreamReply(Reply):
             finally:
                 first.cancel()
 
-    async def _stream(
-        self, first: "asyncio.Task[tuple[int, TextEvent]]", events: Merged, scope: Scope, send: Send
-    ) -> None:
+    async def _stream(self, first: "asyncio.Task[list[Event]]", events: Merged, scope: Scope, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": stream_head(self._format.media_type)})
-        send = scope[RAW_SEND]  # spares every event the way through the layers that only care for the start
+        send = scope[RAW_SEND]  # the layers above only care for the start
+        connection: HttpProtocol = scope[CONNECTION]
         keep_alive = KeepAlive(self._format.keep_alive, self._settings.keep_alive_s, send)
+        event_of = self._format.event
+
+        def write(batch: list[Event]) -> None:
+            data = b""
+            for index, event in batch:  # nearly always one
+                data += event_of(index, event)
+            if data:
+                keep_alive.sent()
+                connection.send_piece(data)
+                if connection.full:
+                    events.pause()
+
+        connection.on_room = events.resume
         try:
-            await self._send_events(first, events, send, keep_alive)
+            write(await first)
+            await events.run(write)
             last = self._format.end()
         except HeadwayError as error:
             last = self._format.failed(error)
@@ -116,19 +135,5 @@ class StreamReply(Reply):
             last = self._format.failed(as_headway_error(error))
         finally:
             keep_alive.close()
+            connection.on_room = None
         await send({"type": "http.response.body", "body": last, "more_body": False})
-
-    async def _send_events(
-        self, first: "asyncio.Task[tuple[int, TextEvent]]", events: Merged, send: Send, keep_alive: KeepAlive
-    ) -> None:
-        format_event = self._format.event
-        index, event = await first
-        while True:
-            data = format_event(index, event)
-            if data:
-                keep_alive.sent()
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-            try:
-                index, event = await anext(events)
-            except StopAsyncIteration:
-                return

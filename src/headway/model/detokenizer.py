@@ -1,11 +1,9 @@
 """Token ids of one stream to text, as they come."""
 
-import codecs
+from codecs import utf_8_decode
 from collections.abc import Iterable
 
 from headway.model.tokenizer import Tokenizer
-
-_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class Detokenizer:
@@ -15,19 +13,24 @@ class Detokenizer:
     U+FFFD. A leading space of the first token is kept, for the text continues a prompt.
     """
 
-    __slots__ = ("_decode", "_known", "_token_bytes")
+    __slots__ = ("_held", "_known", "_token_bytes")
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._known = tokenizer.known_bytes
         self._token_bytes = tokenizer.token_bytes
-        self._decode = _decoder("replace").decode
+        self._held = b""  # the first bytes of a character
 
     def push(self, ids: Iterable[int]) -> str:
         """The characters these tokens complete; often "", inside a character or for a special token."""
         known = self._known
-        data = b"".join([known[index] if index in known else self._token_bytes(index) for index in ids])
-        return self._decode(data)
+        data = self._held
+        for index in ids:
+            data += known[index] if index in known else self._token_bytes(index)
+        text, used = utf_8_decode(data, "replace", False)
+        self._held = data[used:]
+        return text
 
     def flush(self) -> str:
         """What is still held back, at the end: U+FFFD for an unfinished character. The next push starts anew."""
-        return self._decode(b"", True)
+        held, self._held = self._held, b""
+        return held.decode(errors="replace")

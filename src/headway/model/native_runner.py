@@ -3,7 +3,6 @@
 import time
 from array import array
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from headway.model.fingerprint import fingerprint
 from headway.model.grammar import Grammars
 from headway.model.grammar_slots import GrammarSlots
 from headway.model.spec import Architecture, Checkpoint, ModelSpec, Weight
+from headway.model.step_thread import StepThread
 from headway.model.tokenizer import load_tokenizer
 
 _KV_TYPES = {"f16": _native.KvType.F16, "int8": _native.KvType.INT8}
@@ -60,8 +60,8 @@ class NativeRunner:
             head_macs=spec.head_macs,
             bytes_per_token=self._bytes_per_token(spec),
         )
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="native-step")
-        self._step: Future[StepResult] | None = None
+        self._thread = StepThread(self._compute, "native-step")
+        self._submitted = False
         self._with_logprobs: set[int] = set()  # slots whose sequences want them
         threads = max(1, settings.threads // 2)  # they compute beside the others
         self._grammars = GrammarSlots(partial(self._load_grammars, checkpoint.path), limits.slots, spec.vocab, threads)
@@ -71,21 +71,22 @@ class NativeRunner:
         return self._info
 
     def submit(self, batch: Batch) -> None:
-        if self._step is not None:
+        if self._submitted:
             raise RuntimeError("submit() before the former step was collected")
-        self._step = self._worker.submit(self._compute, batch)
+        self._submitted = True
+        self._thread.start(batch)
 
     def collect(self) -> StepResult:
         """Whoever is interrupted while waiting can call again: the step goes on, and its result stays."""
-        if self._step is None:
+        if not self._submitted:
             raise RuntimeError("collect() without submit()")
-        result = self._step.result()
-        self._step = None
+        result = self._thread.result()
+        self._submitted = False
         return result
 
     def close(self) -> None:
         """Frees the weights and the KV pool; nothing may be called afterwards."""
-        self._worker.shutdown(wait=True)
+        self._thread.close()
         self._grammars.close()
         del self._core
 
@@ -110,6 +111,7 @@ class NativeRunner:
             blocks = -(-(work.start + count) // _native.BLOCK)
             table = work.tables[0]
             tables.extend(table if len(table) == blocks else table[:blocks])
+        self._thread.leave()
         start = time.perf_counter()
         if masked:
             self._grammars.fill(masked)
@@ -136,6 +138,7 @@ class NativeRunner:
         for work in batch.work:
             if not work.sample or not self._grammars.has(work.slot) or work.slot in refused:
                 continue
+            self._thread.leave()
             try:
                 if self._grammars.ready(work.slot, max(0.0, deadline - time.perf_counter())):
                     masked.append(work.slot)

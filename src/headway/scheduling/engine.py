@@ -30,6 +30,7 @@ OnStep = Callable[[StepRecord], None]
 
 # The gate has already let it in from a load a step older: the exact check turns away only what is clearly too late.
 LENIENCE_S = 0.1
+LOAD_S = 0.1  # a load is told again after so long at the latest; while streams merely go on it hardly changes
 
 
 class Engine:
@@ -68,6 +69,7 @@ class Engine:
         self._admission = Admission(settings.queue)
         self._inbox: deque[ToEngine] = deque()
         self._outbox: list[Emission] = []
+        self._told: dict[int, float] = {}  # workers that know the load as it is but for streams' tokens -> since when
         self._ready = False
 
     @property
@@ -170,6 +172,8 @@ class Engine:
         self._runner.submit(plan.batch)
         submitted = clock.now()
         self._outbox += plan.emissions
+        if plan.tokens != plan.decodes:
+            self._told.clear()
         self._send()
         published = clock.now()
         result, interrupt = self._collect()
@@ -205,6 +209,7 @@ class Engine:
         inbox = self._inbox
         while inbox:
             message = inbox.popleft()
+            self._told.clear()
             if message.epoch != self._epoch:
                 continue
             if isinstance(message, Cancel):
@@ -257,9 +262,15 @@ class Engine:
         by_worker: dict[int, list[Emission]] = {}
         for emission in emissions:
             by_worker.setdefault(worker_of(emission.id), []).append(emission)
-        load = self.load()
+            if emission.started or emission.finish is not None:
+                self._told.clear()
+        now, load = self._clock.now(), None
         for worker, share in by_worker.items():
-            self._publish(worker, StepMessage(epoch=self._epoch, emissions=share, load=load))
+            news = now - self._told.get(worker, -LOAD_S) >= LOAD_S
+            if news:
+                load = load or self.load()
+                self._told[worker] = now
+            self._publish(worker, StepMessage(epoch=self._epoch, emissions=share, load=load if news else None))
         return True
 
     def _record(

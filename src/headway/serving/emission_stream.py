@@ -1,6 +1,5 @@
 """The engine's emissions for one request, between the socket and the task that reads them."""
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 
@@ -11,21 +10,20 @@ from headway.core.events import Emission
 class EmissionStream:
     """A bounded buffer with one reader. A reader that falls behind by more than `limit` loses its request, alone."""
 
-    __slots__ = ("_buffer", "_cancel", "_error", "_limit", "_loop", "_waiter", "closed", "id", "on_overflow")
+    __slots__ = ("_buffer", "_cancel", "_limit", "closed", "error", "id", "on_news", "on_overflow")
 
     def __init__(self, id: int, limit: int, cancel: Callable[[str], None]) -> None:
         self.id = id
         self._limit = limit
-        self._loop = asyncio.get_running_loop()
         self._cancel = cancel
         self._buffer: deque[Emission] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._error: HeadwayError | None = None
+        self.error: HeadwayError | None = None  # with which it failed, after what is buffered
         self.closed = False  # the engine has ended the request, or has been told to
+        self.on_news: Callable[[], None] = lambda: None  # called when there is something to take
         self.on_overflow: Callable[[], None] | None = None
 
     def put(self, emission: Emission) -> None:
-        if self._error is not None:
+        if self.error is not None:
             return
         self._buffer.append(emission)
         if emission.finish is not None:
@@ -37,32 +35,20 @@ class EmissionStream:
             if self.on_overflow is not None:
                 self.on_overflow()
             return
-        self._wake()
+        self.on_news()
 
     def fail(self, error: HeadwayError) -> None:
-        """What is buffered is still read; then the error is raised."""
-        self._error = error
-        self._wake()
+        self.error = error
+        self.on_news()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def take(self) -> Emission | None:
-        """The next emission if it is already here."""
-        return self._buffer.popleft() if self._buffer else None
-
-    async def get(self) -> Emission:
-        """The next emission. Raises the error the stream failed with."""
-        while not self._buffer:
-            if self._error is not None:
-                raise self._error
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        return self._buffer.popleft()
+    def take(self, most: int) -> list[Emission]:
+        """The oldest of what is here."""
+        buffer = self._buffer
+        if len(buffer) > most:
+            return [buffer.popleft() for _ in range(most)]
+        taken = list(buffer)
+        buffer.clear()
+        return taken
 
     def close(self, reason: str) -> None:
         """Cancels the request in the engine unless it has ended; the first call only."""

@@ -20,8 +20,8 @@ STALE_S = 10.0
 
 
 class EngineLink:
-    """Owns the worker's socket. `on_step` hears each step's `seen` serial, for the gate; `on_settings` what the engine
-    says of settings."""
+    """Owns the worker's socket. `on_load` hears the `seen` serial of each load, for the gate; `on_settings` what the
+    engine says of settings."""
 
     def __init__(self, address: str, worker: int, clock: Clock, stream_limit: int) -> None:
         self._address = address
@@ -36,7 +36,7 @@ class EngineLink:
         self._dead: HeadwayError | None = None
         self.engine: Welcome | None = None  # None: not loaded yet
         self.load: Load | None = None
-        self.on_step: Callable[[int], None] = lambda seen: None
+        self.on_load: Callable[[int], None] = lambda seen: None
         self.on_settings: Callable[[SettingsChanged | Reconfigured], None] = lambda message: None
 
     def start(self) -> None:
@@ -112,7 +112,9 @@ class EngineLink:
             self._step(message)
 
     def _step(self, step: Step) -> None:
-        self.load = step.message.load
+        load = step.message.load
+        if load is not None:
+            self.load = load
         live = self._live
         for emission in step.message.emissions:
             stream = live.get(emission.id)
@@ -121,7 +123,8 @@ class EngineLink:
             if emission.finish is not None:
                 del live[emission.id]
             stream.put(emission)
-        self.on_step(step.seen)
+        if load is not None:
+            self.on_load(step.seen)
 
     def fail_live(self, error: HeadwayError) -> None:
         """Ends every live request with `error`."""

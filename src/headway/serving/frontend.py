@@ -52,6 +52,7 @@ class Frontend:
     ) -> None:
         self._text = text
         self._clock = clock or MonotonicClock()
+        self.now = self._clock.now
         self.metrics = metrics or Metrics()
         self.worker = worker
         self._link = EngineLink(address, worker, self._clock, settings.server.stream_buffer)
@@ -123,10 +124,10 @@ class Frontend:
     # Generation.
 
     def generate(self, request: Request, leader: Generation | None = None) -> Generation:
-        """Passes the gate and returns the generation, which tokenises and starts when first read.
+        """Passes the gate and returns the generation, which is neither tokenised nor started yet.
 
-        `leader`: another with the same prompt, which is read first. Raises Overloaded and EngineUnavailable at once.
-        Use the result with `async with`.
+        `leader`: another with the same prompt, which is started first. Raises Overloaded and EngineUnavailable at once.
+        Close the result, whatever happens.
         """
         try:
             ticket = self._gate.admit(request, leader.ticket if leader else None)
@@ -136,9 +137,6 @@ class Frontend:
         self._live += 1
         self.metrics.live(1)
         return Generation(self, request, ticket, self.metrics, leader)
-
-    def now(self) -> float:
-        return self._clock.now()
 
     async def prepare(self, request: Request, prompt: "array[int] | None") -> "tuple[array[int], Sampling]":
         """For Generation: tokenises, where that has not been done, and finds out whether the form asked for can be

@@ -48,7 +48,7 @@ class Gate:
         self._unseen = [0 for _ in Lane]
         self._unseen_tokens = [0 for _ in Lane]
         self.draining = False
-        link.on_step = self.reflect
+        link.on_load = self.reflect
         self.reconfigure(settings)
 
     def reconfigure(self, settings: Settings) -> None:

@@ -1,10 +1,8 @@
-"""One generation as its reader sees it: an async iterator of text events that cleans up after itself."""
+"""One generation as its reader sees it: text events, taken as they come, and a clean end whatever happens."""
 
 from array import array
-from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 from headway.core.errors import (
     DeadlineExceeded,
@@ -20,7 +18,7 @@ from headway.observability.metrics import Metrics
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.gate import Ticket
 from headway.serving.request import Request
-from headway.serving.text_events import Delta, Done, Started, TextEvent, Usage
+from headway.serving.text_events import Done, Started, TextEvent, Usage
 from headway.serving.text_stream import TextStream
 
 
@@ -47,9 +45,9 @@ class Opener(Protocol):
 
 
 class Generation:
-    """Iterate inside `async with`; leaving it, by whatever way, cancels in the engine what has not ended.
+    """To be prepared, started, read with `take`, and closed, which cancels in the engine what has not ended.
 
-    One with a leader has the same prompt, which counts, and is computed, once: the leader is to be read first."""
+    One with a leader has the same prompt, which counts, and is computed, once: the leader is to be started first."""
 
     def __init__(
         self,
@@ -69,28 +67,22 @@ class Generation:
         self._text = opener.text_stream(request)
         self._prepared: tuple[array[int], Sampling] | None = None
         self._stream: EmissionStream | None = None
-        self._events: deque[TextEvent] = deque()
+        self._events: list[TextEvent] = []
         self._prompt_tokens = 0
         self._cached_tokens = 0
         self._last_delta = 0.0
         self._outcome: str | None = None
-        self._ended = False
+        self.error: HeadwayError | None = None  # with which it failed, after the events that were taken
+        self.ended = False  # no event follows those that were taken
+        self.more = False  # there may be something to take at once
         self._left = False
         self._on_overflow: Callable[[], None] | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close("disconnect")
 
     def close(self, reason: str) -> None:
         """Ends the generation now; harmless when it has ended."""
         if self._left:
             return
-        self._left = self._ended = True
+        self._left = self.ended = True
         if self._stream is not None:
             self._stream.close(reason)
         self._opener.left(self.ticket)
@@ -103,51 +95,62 @@ class Generation:
         if self._stream is not None:
             self._stream.on_overflow = callback
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> TextEvent:
-        """The next event. Raises the HeadwayError with which the generation failed."""
-        while not self._events:
-            if self._ended:
-                raise StopAsyncIteration
-            try:
-                stream = self._stream or await self._open()
-                self._take(stream.take() or await stream.get())
-            except HeadwayError as error:
-                self._fail(error)
-                raise
-        event = self._events.popleft()
-        if isinstance(event, Delta):
-            self._clock_delta()
-        return event
-
     async def prepare(self) -> None:
-        """Finds out whether the request can be served, without starting it. Raises the HeadwayError that says why not.
-
-        For who reads several generations as one; the first read does the same."""
+        """Finds out whether the request can be served, without starting it. Raises the HeadwayError that says why not;
+        harmless when it is known."""
+        if self._prepared is not None:
+            return
         try:
-            self._prepared = await self._prepare()
+            prompt, sampling = await self._opener.prepare(self._request, self.leader.prompt if self.leader else None)
         except HeadwayError as error:
             self._fail(error)
             raise
+        self.prompt = prompt
+        self._prepared = prompt, sampling
 
-    async def _open(self) -> EmissionStream:
-        prompt, sampling = self._prepared or await self._prepare()
-        self._prepared = None
+    def start(self, on_news: Callable[[], None]) -> None:
+        """Gives it to the engine; `on_news` is called when there may be something to take. Raises HeadwayError."""
+        assert self._prepared is not None, "prepare() comes first"
+        prompt, sampling = self._prepared
         self._text.begin(prompt)
         leader = self.leader._stream.id if self.leader is not None and self.leader._stream is not None else None
-        self._stream = self._opener.send(self._request, self.ticket, prompt, sampling, leader)
+        try:
+            self._stream = self._opener.send(self._request, self.ticket, prompt, sampling, leader)
+        except HeadwayError as error:
+            self._fail(error)
+            raise
+        self._stream.on_news = on_news
         self._stream.on_overflow = self._on_overflow
         self._prompt_tokens = 0 if self.leader else len(prompt)
-        return self._stream
 
-    async def _prepare(self) -> "tuple[array[int], Sampling]":
-        self.prompt, sampling = await self._opener.prepare(self._request, self.leader.prompt if self.leader else None)
-        return self.prompt, sampling
+    def listen(self, on_news: Callable[[], None]) -> None:
+        """`on_news` is called from now on, in place of the one before."""
+        if self._stream is not None:
+            self._stream.on_news = on_news
+
+    def take(self, most: int) -> list[TextEvent]:
+        """What at most so many emissions bring; nothing where they have no text. `more`, `ended` and `error` say how it
+        goes on."""
+        stream = self._stream
+        if self.ended or stream is None:
+            return []
+        emissions = stream.take(most)
+        self.more = len(emissions) == most
+        try:
+            for emission in emissions:
+                self._take(emission)
+                if self.ended:
+                    break
+            if stream.error is not None and not self.more and not self.ended:
+                raise stream.error
+        except HeadwayError as error:
+            self._fail(error)
+        events, self._events = self._events, []
+        return events
 
     def _fail(self, error: HeadwayError) -> None:
-        self._ended = True
+        self.ended = True
+        self.error = error
         self._outcome = _outcome(error)
 
     def _clock_delta(self) -> None:
@@ -160,22 +163,23 @@ class Generation:
 
     def _take(self, emission: Emission) -> None:
         """Turns one emission into events."""
+        finish = emission.finish
+        if finish is not None and finish not in (Finish.STOP, Finish.LENGTH):
+            raise _failure(emission)
         if emission.started:
             self._cached_tokens = 0 if self.leader else emission.cached_tokens
             assert self.prompt is not None
             self._events.append(Started(self._prompt_tokens, self._cached_tokens, self.prompt))
-        finish = emission.finish
-        if finish is not None and finish not in (Finish.STOP, Finish.LENGTH):
-            raise _failure(emission)
         if emission.tokens or finish is not None:
             delta = self._text.push(emission.tokens, emission.logprobs, finish)
             if delta is not None:
+                self._clock_delta()
                 self._events.append(delta)
         if self._text.stopped or finish is not None:
             self._finish("length" if finish is Finish.LENGTH and not self._text.stopped else "stop")
 
     def _finish(self, reason: str) -> None:
-        self._ended = True
+        self.ended = True
         self._outcome = reason
         if self._stream is not None:
             self._stream.close("stop string")

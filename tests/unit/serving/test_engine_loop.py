@@ -77,6 +77,10 @@ def slow_runner() -> Runner:
     return make_runner(400, step_s=lambda batch: 0.01)
 
 
+def running_of(step: Step) -> int | None:
+    return None if step.message.load is None else step.message.load.running
+
+
 def test_loading_is_visible_and_what_comes_early_is_served() -> None:
     loaded = threading.Event()
 
@@ -87,12 +91,14 @@ def test_loading_is_visible_and_what_comes_early_is_served() -> None:
     with running(load) as socket:
         socket.inbox += [(0, Hello(0)), (0, request(1))]
         first = socket.wait(lambda message: isinstance(message, Step))
-        assert isinstance(first, Step) and not first.message.load.ready and first.seen == 0
+        assert isinstance(first, Step) and first.message.load is not None
+        assert not first.message.load.ready and first.seen == 0
         loaded.set()
         welcome = socket.wait(lambda message: isinstance(message, Welcome))
         assert isinstance(welcome, Welcome) and (welcome.epoch, welcome.context, welcome.lost) == (1, 512, False)
         end = socket.wait(lambda m: isinstance(m, Step) and any(e.finish for e in m.message.emissions))
-        assert isinstance(end, Step) and end.seen == 1 and end.message.load.ready
+        assert isinstance(end, Step) and end.message.load is not None
+        assert end.seen == 1 and end.message.load.ready
 
 
 def test_heartbeats_while_idle_and_other_epochs_are_dropped() -> None:
@@ -100,7 +106,7 @@ def test_heartbeats_while_idle_and_other_epochs_are_dropped() -> None:
         socket.inbox += [(0, Hello(0)), (0, request(1, epoch=7))]
         socket.wait(lambda message: isinstance(message, Welcome))
         time.sleep(0.6)
-        steps = [step for step in socket.steps() if step.message.load.ready]
+        steps = [step for step in socket.steps() if step.message.load is not None and step.message.load.ready]
         assert len(steps) >= 2 and all(step.seen == 0 and not step.message.emissions for step in steps)
 
 
@@ -109,7 +115,7 @@ def test_a_worker_that_stalls_loses_its_requests_and_hears_of_it() -> None:
         socket.inbox.append((0, Hello(0)))
         socket.wait(lambda message: isinstance(message, Welcome))
         socket.inbox.append((0, request(1, max_tokens=500)))
-        socket.wait(lambda m: isinstance(m, Step) and m.message.load.running == 1)
+        socket.wait(lambda m: isinstance(m, Step) and running_of(m) == 1)
         socket.stalled = True
         time.sleep(0.3)
         socket.stalled = False
@@ -120,7 +126,7 @@ def test_a_worker_that_stalls_loses_its_requests_and_hears_of_it() -> None:
         welcome = socket.wait(lambda message: isinstance(message, Welcome))
         assert isinstance(welcome, Welcome) and welcome.lost
         load = socket.wait(lambda message: isinstance(message, Step))
-        assert isinstance(load, Step) and load.message.load.running == 0
+        assert isinstance(load, Step) and running_of(load) == 0
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_loop() -> None:
