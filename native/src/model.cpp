@@ -104,9 +104,9 @@ void Weights::check(const Config& c) {
 }
 
 std::size_t Weights::bytes() const {
-  std::size_t n = embed.memory.bytes() + head.memory.bytes() + final_norm.bytes();
+  std::size_t n = embed.bytes() + head.bytes() + final_norm.bytes();
   for (const Layer& l : layers) {
-    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) n += m->memory.bytes() + m->bias.bytes();
+    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) n += m->bytes() + m->bias.bytes();
     n += l.attn_norm.bytes() + l.ffn_norm.bytes() + l.q_norm.bytes() + l.k_norm.bytes();
   }
   return n;

@@ -3,13 +3,35 @@
 from headway._native._ext import (
     BLOCK,
     LOGIT_ROWS,
+    PACKING,
     Config,
     Core,
     Limits,
     Sampled,
     Sampling,
     best_isa,
+    checksum,
+    dequantise,
+    pack,
+    packed_bytes,
     probe,
+    quantise,
 )
 
-__all__ = ["BLOCK", "LOGIT_ROWS", "Config", "Core", "Limits", "Sampled", "Sampling", "best_isa", "probe"]
+__all__ = [
+    "BLOCK",
+    "LOGIT_ROWS",
+    "PACKING",
+    "Config",
+    "Core",
+    "Limits",
+    "Sampled",
+    "Sampling",
+    "best_isa",
+    "checksum",
+    "dequantise",
+    "pack",
+    "packed_bytes",
+    "probe",
+    "quantise",
+]

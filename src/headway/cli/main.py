@@ -32,6 +32,7 @@ Model = Annotated[
 ModelOption = Annotated[str | None, typer.Option("--model", "-m", help="As for serve.")]
 Config = Annotated[Path | None, typer.Option("--config", help="A headway.toml.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Compute threads. Default: one per core.")]
+Quantize = Annotated[str | None, typer.Option(help="int8, int4 or none: what F32, F16 and BF16 weights become.")]
 Workload = Annotated[
     str | None, typer.Option(help="chat, api or bulk: presets of the promise, which every setting overrides.")
 ]
@@ -52,6 +53,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")] = None,
     config: Config = None,
     threads: Threads = None,
+    quantize: Quantize = None,
     api_workers: Annotated[int | None, typer.Option(help="API processes.")] = None,
     workload: Workload = None,
     policy: Annotated[str | None, typer.Option(help="continuous, dynamic or static batching.")] = None,
@@ -61,7 +63,7 @@ def serve(
     overrides = {
         "model": model,
         "server": {"host": host, "port": port, "api_workers": api_workers, "api_key": api_key},
-        "engine": {"threads": threads},
+        "engine": {"threads": threads, "quantize": quantize},
         "batching": {"policy": policy},
     }
     config = config or _found_config()  # a file that goes away later is an error then

@@ -46,6 +46,8 @@ class EngineSettings(Section):
     max_sequences: int = Field(256, ge=1, le=4096)  # sequences running at once
     max_step_tokens: int = Field(512, ge=1, le=65536)  # tokens computed in one step: decodes, then prefill chunks
     prefix_cache: bool = True
+    quantize: Literal["none", "int8", "int4"] = "none"  # what F32, F16 and BF16 matrices become at load
+    weights_cache: bool = True  # packed weights are kept in the user's cache folder, for the next start
 
 
 class BatchingSettings(Section):

@@ -2,7 +2,6 @@
 
 import time
 from array import array
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -16,11 +15,11 @@ from headway.core.errors import HeadwayError, ModelError
 from headway.core.events import TokenLogprobs
 from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult, Work
 from headway.model.end_tokens import end_ids_of
-from headway.model.fingerprint import fingerprint
 from headway.model.grammar import Grammars
 from headway.model.grammar_slots import GrammarSlots
-from headway.model.spec import Architecture, Checkpoint, ModelSpec, Weight
+from headway.model.spec import Architecture, Checkpoint, ModelSpec
 from headway.model.tokenizer import load_tokenizer
+from headway.model.weight_loader import load_weights
 
 _KV_TYPE = "f16"
 # A step waits so long for the grammars of newcomers to be compiled; then their first draw is put off.
@@ -40,7 +39,7 @@ class NativeRunner:
         limits = self._limits(spec, settings)
         try:
             self._core = _native.Core(self._config(spec, self._context(spec, settings)), limits)
-            digest = fingerprint(spec, self._load(checkpoint, architecture, spec))
+            digest = load_weights(self._core, checkpoint, architecture, spec, settings)
             self._core.finish()
         except (ValueError, MemoryError, RuntimeError) as error:
             raise ModelError(f"{checkpoint.path}: {error}") from error
@@ -188,14 +187,6 @@ class NativeRunner:
 
     def _load_grammars(self, path: Path) -> Grammars:
         return Grammars(load_tokenizer(path), self._info.vocab_size, self._info.end_ids)
-
-    def _load(self, checkpoint: Checkpoint, architecture: Architecture, spec: ModelSpec) -> Iterator[Weight]:
-        """Packs each weight, and passes it on for the fingerprint."""
-        for weight in architecture.weights(checkpoint, spec):
-            tensor = weight.tensor
-            rows, columns = tensor.shape
-            self._core.load(weight.role, weight.layer, tensor.type, rows, columns, tensor.data)
-            yield weight
 
     @staticmethod
     def _context(spec: ModelSpec, settings: EngineSettings) -> int:
