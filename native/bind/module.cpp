@@ -190,8 +190,11 @@ NB_MODULE(_ext, m) {
       .def_rw("inv_freq", &Config::inv_freq)
       .def_rw("windows", &Config::windows)
       .def_rw("tied", &Config::tied);
+  nb::enum_<KvType>(m, "KvType").value("F16", KvType::F16).value("INT8", KvType::Int8);
+  m.def("kv_head_bytes", &kv_head_bytes, "type"_a, "head_dim"_a, "bytes of one KV head's keys and values in one block");
   nb::class_<Limits>(m, "Limits")
       .def(nb::init<>())
+      .def_rw("kv", &Limits::kv)
       .def_rw("threads", &Limits::threads)
       .def_rw("blocks", &Limits::blocks)
       .def_rw("slots", &Limits::slots)

@@ -112,15 +112,17 @@ std::size_t Weights::bytes() const {
   return n;
 }
 
-KvCache::KvCache(const Config& c, int blocks)
-    : head_pad((int)padded((std::size_t)c.head_dim, kLanes)),
-      head_stride((std::size_t)2 * kBlock * head_pad),
+std::size_t kv_head_bytes(KvType type, int head_dim) { return kv_part_bytes(type, kv_pad(type, head_dim)); }
+
+KvCache::KvCache(const Config& c, KvType type, int blocks)
+    : head_pad(kv_pad(type, c.head_dim)),
+      head_stride(kv_part_bytes(type, head_pad)),
       layer_stride(head_stride * c.kv_heads),
       block_stride(layer_stride * c.layers),
       memory(block_stride * blocks) {}
 
 Model::Model(const Config& config, const Limits& limits, const Kernels& kernels)
-    : threads(limits.threads), config_(config), limits_(limits), kernels_(kernels) {
+    : threads(limits.threads), config_(config), limits_(limits), kernels_(kernels), kv_kernels_(kernels.kv[(int)limits.kv]) {
   group_ = config.heads / config.kv_heads;
   if (group_ > kMostQueries) throw std::invalid_argument("more than 128 query heads per KV head");
   most_queries_ = std::max(kQueries, group_);
@@ -128,7 +130,7 @@ Model::Model(const Config& config, const Limits& limits, const Kernels& kernels)
 
 void Model::allocate() {
   weights.check(config_);
-  cache = KvCache(config_, limits_.blocks);
+  cache = KvCache(config_, limits_.kv, limits_.blocks);
   const std::size_t rows = (std::size_t)std::max(limits_.max_tokens, 2 * kLogitRows);
   const auto pad = [](int n) { return padded((std::size_t)n, kGroup); };
   hidden_stride_ = pad(config_.hidden);
@@ -140,6 +142,11 @@ void Model::allocate() {
   norm_ = Buffer<float>(rows * widest), codes_ = Buffer<std::int8_t>(rows * widest), bf16_ = Buffer<std::uint16_t>(rows * widest);
   scale_ = Buffer<float>(rows * widest / kGroup), sum_ = Buffer<float>(rows * widest / kGroup);
   offset_ = Buffer<std::int32_t>(rows * widest / kGroup * 2);
+  if (kv_kernels_.query) {
+    const std::size_t width = (std::size_t)config_.heads * cache.head_pad;
+    query_codes_ = Buffer<std::int8_t>(rows * width), query_scale_ = Buffer<float>(rows * width / kGroup);
+    query_offset_ = Buffer<std::int32_t>(rows * width / kGroup * 2);
+  }
   cos_ = Buffer<float>(rows * half), sin_ = Buffer<float>(rows * half);
   logit_stride_ = padded((std::size_t)config_.vocab, kLanes);
   logits_ = Buffer<float>((std::size_t)kLogitRows * logit_stride_);
@@ -261,14 +268,22 @@ void Model::place_keys(int index, const Layer& l, const Work* work, int rows) {
       }
       kernels_.rope(head, cos, sin, half);
     };
-    for (int h = 0; h < config_.heads; h++) turn(q_.data() + r * q_stride + (std::size_t)h * hd, l.q_norm);
+    for (int h = 0; h < config_.heads; h++) {
+      float* q = q_.data() + r * q_stride + (std::size_t)h * hd;
+      turn(q, l.q_norm);
+      if (kv_kernels_.query) {
+        const std::size_t at = (std::size_t)r * config_.heads + h, groups = (std::size_t)cache.head_pad / kGroup;
+        kv_kernels_.query(q, hd, cache.head_pad, query_codes_.data() + at * cache.head_pad, query_scale_.data() + at * groups,
+                          query_offset_.data() + 2 * at * groups);
+      }
+    }
     const Work& w = work[row_work_[r]];
     const int position = w.start + r - row_first_[row_work_[r]];
     for (int h = 0; h < config_.kv_heads; h++) {
       float* k = k_.data() + r * kv_stride + (std::size_t)h * hd;
       turn(k, l.k_norm);
-      std::uint16_t* block = cache.at(index, h) + w.table[position / kBlock] * cache.block_stride;
-      kernels_.write_kv(k, v_.data() + r * kv_stride + (std::size_t)h * hd, hd, cache.head_pad, position % kBlock, block);
+      std::uint8_t* block = cache.at(index, h) + w.table[position / kBlock] * cache.block_stride;
+      kv_kernels_.write(k, v_.data() + r * kv_stride + (std::size_t)h * hd, hd, cache.head_pad, position % kBlock, block);
     }
   });
 }
@@ -308,23 +323,30 @@ void Model::attend_block(int index, const Work* work, const QueryBlock& b, int h
   const std::size_t most = most_queries_, q_stride = padded((std::size_t)config_.heads * hd, kGroup);
   const float* queries[kMostQueries];
   int last[kMostQueries], first[kMostQueries];
+  const std::int8_t* codes[kMostQueries];
+  const float* scales[kMostQueries];
+  const std::int32_t* offsets[kMostQueries];
   for (int i = 0; i < n; i++) {
     const int token = b.from + i / group_, position = w.start + token;
     queries[i] = q_.data() + (row_first_[b.work] + token) * q_stride + (std::size_t)(head * group_ + i % group_) * hd;
     last[i] = position;
     first[i] = window > 0 ? std::max(0, position - window + 1) : 0;
+    const std::size_t at = (std::size_t)(row_first_[b.work] + token) * config_.heads + head * group_ + i % group_;
+    codes[i] = query_codes_.data() + at * pad, scales[i] = query_scale_.data() + at * (pad / kGroup);
+    offsets[i] = query_offset_.data() + 2 * at * (pad / kGroup);
   }
-  const Attention a = {cache.at(index, head), cache.block_stride, w.table, hd, pad, 1.0f / std::sqrt((float)hd), n, queries, last, first};
+  const Attention a = {cache.at(index, head), cache.block_stride, w.table, hd, pad, 1.0f / std::sqrt((float)hd), n, queries, last, first,
+                       codes, scales, offsets};
   float* scores = scratch_.data() + scratch_stride_ * thread;
   if (alone) {
-    kernels_.attend(a, split, scores, alone, alone + most, alone + 2 * most);
+    kv_kernels_.attend(a, split, scores, alone, alone + most, alone + 2 * most);
     return;
   }
   float* run = scores + most * kSplit;
   float* later = run + most * (2 + pad);
   for (int i = 0; i < n; i++) run[most + i] = 0;
   for (int s = first[0] / kSplit; s <= last[n - 1] / kSplit; s++) {
-    kernels_.attend(a, s, scores, later, later + most, later + 2 * most);
+    kv_kernels_.attend(a, s, scores, later, later + most, later + 2 * most);
     for (int i = 0; i < n; i++)
       kernels_.merge(run + i, run + most + i, run + 2 * most + i * pad, later[i], later[most + i], later + 2 * most + i * pad, pad);
   }

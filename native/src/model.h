@@ -28,16 +28,16 @@ struct Weights {
   std::size_t bytes() const;
 };
 
-// Half-precision keys and values: [block][layer][kv head] of K [head_pad][16] then V [16][head_pad]. All layers of a block
-// together, so that memory touched for the first time comes a page at a time, not in all layers' pages at once.
+// Keys and values: [block][layer][kv head] as KvType says. All layers of a block together, so that memory touched for the
+// first time comes a page at a time, not in all layers' pages at once.
 struct KvCache {
   int head_pad = 0;
-  std::size_t head_stride = 0, layer_stride = 0, block_stride = 0;
-  Buffer<std::uint16_t> memory;
+  std::size_t head_stride = 0, layer_stride = 0, block_stride = 0;  // bytes
+  Buffer<std::uint8_t> memory;
 
   KvCache() = default;
-  KvCache(const Config& config, int blocks);
-  std::uint16_t* at(int layer, int head) { return memory.data() + layer * layer_stride + head * head_stride; }
+  KvCache(const Config& config, KvType type, int blocks);
+  std::uint8_t* at(int layer, int head) { return memory.data() + layer * layer_stride + head * head_stride; }
 };
 
 class Model {
@@ -80,6 +80,7 @@ class Model {
   const Config& config_;
   const Limits& limits_;
   const Kernels& kernels_;
+  const KvKernels& kv_kernels_;
   int group_ = 1;              // query heads per KV head
   int most_queries_ = 0;       // in one query block
   std::size_t hidden_stride_ = 0, logit_stride_ = 0;
@@ -91,6 +92,10 @@ class Model {
   Buffer<std::int8_t> codes_;
   Buffer<std::uint16_t> bf16_;
   Buffer<std::int32_t> offset_;
+  // the queries for 8-bit keys: [rows][heads] of [head_pad], [head_pad / 32], [2 * head_pad / 32]
+  Buffer<std::int8_t> query_codes_;
+  Buffer<float> query_scale_;
+  Buffer<std::int32_t> query_offset_;
   // per thread: scores, and one query block's running and newest partial result
   std::size_t scratch_stride_ = 0;
   Buffer<float> scratch_;

@@ -1,6 +1,7 @@
 #include "sample.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,19 +18,9 @@ bool penalises(const Sampling& s) {
 
 bool masks_ends(const Slot& s) { return s.generated < s.sampling.min_tokens && !s.sampling.end_ids.empty(); }
 
-// Sets the values of all tokens that `mask` does not allow.
-void forbid(const std::uint32_t* mask, int vocab, float value, float* x) {
-  for (int at = 0; at < vocab; at += 32) {
-    const std::uint32_t bits = mask[at / 32];
-    const int n = std::min(32, vocab - at);
-    if (bits == 0) std::fill_n(x + at, n, value);
-    else if (bits != ~0u)
-      for (int i = 0; i < n; i++) x[at + i] = bits >> i & 1 ? x[at + i] : value;
-  }
-}
-
 // Bias, penalties, the mask and that of the end tokens, in that order, on a copy; the raw logits where nothing applies.
-const float* adjusted(const float* raw, int vocab, const Slot& slot, const std::uint32_t* mask, bool no_ends, std::vector<float>& copy) {
+const float* adjusted(const Kernels& k, const float* raw, int vocab, const Slot& slot, const std::uint32_t* mask, bool no_ends,
+                      std::vector<float>& copy) {
   const Sampling& s = slot.sampling;
   if (s.logit_bias.empty() && !penalises(s) && !mask && !no_ends) return raw;
   std::memcpy(copy.data(), raw, (std::size_t)vocab * sizeof(float));
@@ -41,74 +32,70 @@ const float* adjusted(const float* raw, int vocab, const Slot& slot, const std::
       if (seen.in_output) x -= s.presence_penalty + s.frequency_penalty * (float)seen.in_output;
     }
   }
-  if (mask) forbid(mask, vocab, kNever, copy.data());
+  if (mask) k.permit(mask, vocab, kNever, copy.data());
   if (no_ends)
     for (int id : s.end_ids) copy[id] = kNever;
   return copy.data();
 }
 
-bool heavier(const std::pair<float, int>& a, const std::pair<float, int>& b) {
-  return a.first != b.first ? a.first > b.first : a.second < b.second;
-}
+std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
+float of_bits(std::uint32_t b) { return std::bit_cast<float>(b); }
 
-// Tokens that may be in the top k or the nucleus. Those at or below (1 - top_p) * total / vocab weigh too little
-// together to reach the nucleus; for top_k the bar is lowered until enough pass.
-void gather(const SampleScratch& scratch, int vocab, double total, const Sampling& s, int greedy, std::vector<std::pair<float, int>>& out) {
-  const std::size_t k = s.top_k > 0 ? (std::size_t)std::min(s.top_k, vocab) : 0;
-  float bars[] = {1e-3f, 1e-5f, 0.0f};
-  int n = 3;
-  if (!k) bars[0] = (float)std::max(0.0, (1.0 - (double)s.top_p) * total / vocab), n = 1;
-  for (int b = 0; b < n; b++) {
-    out.clear();
-    for (int i = 0; i < vocab; i++)
-      if (scratch.weights[i] > bars[b]) out.emplace_back(scratch.weights[i], i);
-    if (out.size() >= std::max<std::size_t>(k, 1)) break;
-  }
-  if (k && out.size() > k) {
-    std::nth_element(out.begin(), out.begin() + (std::ptrdiff_t)k, out.end(), heavier);
-    out.resize(k);
-  }
-  if (out.empty()) out.emplace_back(1.0f, greedy);  // so flat that none passes the bar
-}
-
-// Draws among the candidates in order of weight. Sorts them only as far as the nucleus reaches, in growing pieces: it
-// is mostly a few tokens, and the candidates thousands. `total` is the weight that top_p is a share of: all tokens', or
-// with top_k the candidates'.
-int draw_sorted(std::vector<std::pair<float, int>>& c, const Sampling& s, double total, double u) {
-  double kept = 0;
-  if (s.top_k > 0) {
-    total = 0;
-    for (const auto& [w, id] : c) total += w;
-  }
-  std::size_t n = 0, sorted = 0;
-  for (std::size_t piece = 64; n < c.size(); n++) {
-    if (n == sorted) {
-      const auto from = c.begin() + (std::ptrdiff_t)sorted;
-      sorted = std::min(c.size(), sorted + piece), piece *= 4;
-      const auto to = c.begin() + (std::ptrdiff_t)sorted;
-      if (to != c.end()) std::nth_element(from, to, c.end(), heavier);
-      std::sort(from, to, heavier);
+// Keeps the fewest greatest weights that are `enough` (sum, count) together, or all, and sets the others to 0; of equal ones
+// those with the lower ids. Positive floats order like their bits, so the least weight that stays is found by narrowing
+// down bits, a few passes over all weights without sorting any.
+template <class Enough>
+void keep_greatest(const Kernels& k, std::vector<float>& weights, const Enough& enough) {
+  const int n = (int)weights.size();
+  std::uint32_t low = 1, high = bits_of(2.0f);  // enough at `low`, not yet at `high`
+  int low_count = n, high_count = 0;
+  float high_sum = 0;
+  while (high - low > 1 && low_count - high_count > 1) {
+    const std::uint32_t step = std::max(1u, (high - low) / (kTails + 1));
+    float at[kTails], sums[kTails];
+    int counts[kTails];
+    for (int t = 0; t < kTails; t++) at[t] = of_bits(std::min(high, low + step * (std::uint32_t)(t + 1)));
+    k.tails(weights.data(), n, at, sums, counts);
+    for (int t = 0; t < kTails && bits_of(at[t]) < high; t++) {
+      if (enough(sums[t], counts[t])) {
+        low = bits_of(at[t]), low_count = counts[t];
+      } else {
+        high = bits_of(at[t]), high_count = counts[t], high_sum = sums[t];
+      }
     }
-    if (n > 0 && (kept >= (double)s.top_p * total || c[n].first < s.min_p * c[0].first)) break;
-    kept += c[n].first;
   }
-  double at = u * kept;
-  for (std::size_t i = 0; i < n; i++)
-    if ((at -= c[i].first) < 0) return c[i].second;
-  return c[n - 1].second;
+  const float least = of_bits(low);
+  k.keep(weights.data(), n, least);
+  if (high - low > 1) return;
+  int equal = low_count - high_count, stay = 1;
+  while (stay < equal && !enough(high_sum + least * (float)stay, high_count + stay)) stay++;
+  for (int i = n - 1; i >= 0 && equal > stay; i--)
+    if (weights[(std::size_t)i] == least) weights[(std::size_t)i] = 0, equal--;
 }
 
-int draw_all(const SampleScratch& scratch, int vocab, float min_p, double u) {
+// Draws in proportion to the weights, in order of ids: by the sums of pieces first, then within one.
+int draw(const Kernels& k, const std::vector<float>& weights, double u) {
+  constexpr int kPiece = 1024;
+  const int n = (int)weights.size();
   double total = 0;
-  for (int i = 0; i < vocab; i++)
-    if (scratch.weights[i] >= min_p) total += scratch.weights[i];
+  for (int i = 0; i < n; i += kPiece) total += k.sum(weights.data() + i, std::min(kPiece, n - i));
   double at = u * total;
   int last = 0;
-  for (int i = 0; i < vocab; i++) {
-    if (scratch.weights[i] < min_p || scratch.weights[i] == 0) continue;
-    last = i;
-    if ((at -= scratch.weights[i]) < 0) return i;
+  for (int i = 0; i < n; i += kPiece) {
+    const int end = std::min(n, i + kPiece);
+    const double piece = k.sum(weights.data() + i, end - i);
+    if (piece == 0) continue;
+    const bool here = at < piece;
+    if (!here) at -= piece;
+    for (int j = here ? i : end; j < end; j++) {
+      if (weights[(std::size_t)j] == 0) continue;
+      last = j;
+      if ((at -= weights[(std::size_t)j]) < 0) return j;
+    }
+    if (here) return last;  // rounding
+    last = end - 1;
   }
+  while (last > 0 && weights[(std::size_t)last] == 0) last--;
   return last;
 }
 
@@ -178,11 +165,11 @@ void sample(const Kernels& k, const float* raw, int vocab, Slot& slot, int posit
     if (s.logprobs > 0) best(raw, vocab, std::min(s.logprobs, vocab), raw_most, log_sum, out.top);
   }
   bool no_ends = masks_ends(slot), finite;
-  const float* x = adjusted(raw, vocab, slot, mask, no_ends, scratch.logits);
+  const float* x = adjusted(k, raw, vocab, slot, mask, no_ends, scratch.logits);
   if (x != raw) greedy = k.argmax(x, vocab, &most, &finite);
   if (most == kNever && no_ends) {  // only an end may come: then one must
     no_ends = false;
-    x = adjusted(raw, vocab, slot, mask, no_ends, scratch.logits);
+    x = adjusted(k, raw, vocab, slot, mask, no_ends, scratch.logits);
     greedy = k.argmax(x, vocab, &most, &finite);
   }
   out.allowed = most != kNever;
@@ -190,19 +177,19 @@ void sample(const Kernels& k, const float* raw, int vocab, Slot& slot, int posit
   if (s.temperature == 0) {
     out.token = greedy;
   } else {
-    const float by = std::min(1.0f / s.temperature, 1e8f);
-    const double total = k.exp_sum(x, vocab, most, by, scratch.weights.data());
+    std::vector<float>& weights = scratch.weights;
+    float total = k.exp_sum(x, vocab, most, std::min(1.0f / s.temperature, 1e8f), weights.data());
     // exp(-inf) is a little more than 0 here
-    if (mask) forbid(mask, vocab, 0, scratch.weights.data());
+    if (mask) k.permit(mask, vocab, 0, weights.data());
     if (no_ends)
-      for (int id : s.end_ids) scratch.weights[(std::size_t)id] = 0;
-    const double u = uniform(s.seed, (std::uint32_t)s.choice, (std::uint32_t)position, kPurposeToken);
-    if (s.top_k > 0 || s.top_p < 1) {
-      gather(scratch, vocab, total, s, greedy, scratch.candidates);
-      out.token = draw_sorted(scratch.candidates, s, total, u);
-    } else {
-      out.token = draw_all(scratch, vocab, s.min_p, u);
+      for (int id : s.end_ids) weights[(std::size_t)id] = 0;
+    if (s.top_k > 0 && s.top_k < vocab) {
+      keep_greatest(k, weights, [&](float, int count) { return count >= s.top_k; });
+      total = k.sum(weights.data(), (int)weights.size());
     }
+    if (s.top_p < 1) keep_greatest(k, weights, [&](float sum, int) { return sum >= std::max(s.top_p * total, 1e-30f); });
+    if (s.min_p > 0) k.keep(weights.data(), (int)weights.size(), s.min_p);  // the greatest is 1
+    out.token = draw(k, weights, uniform(s.seed, (std::uint32_t)s.choice, (std::uint32_t)position, kPurposeToken));
   }
   // the difference first: near certainty it is tiny, and the greatest logit is not
   if (s.logprobs >= 0) out.logprob = (raw[out.token] - raw_most) - log_sum;

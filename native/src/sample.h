@@ -26,9 +26,8 @@ struct Slot {
 
 // Memory one thread needs to sample.
 struct SampleScratch {
-  std::vector<float> logits, weights;
-  std::vector<std::pair<float, int>> candidates;
-  explicit SampleScratch(int vocab) : logits(vocab), weights(vocab) { candidates.reserve(vocab); }
+  std::vector<float> logits, weights;  // weights: whole lanes, 0 beyond the vocabulary
+  explicit SampleScratch(int vocab) : logits((std::size_t)vocab), weights(padded((std::size_t)vocab, kLanes)) {}
 };
 
 // A uniform number in [0, 1) from the counter-based generator Philox4x32-10 (Salmon et al. 2011), 53 bits.

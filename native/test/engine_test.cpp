@@ -13,7 +13,7 @@ namespace {
 struct Tiny {
   static constexpr int kVocab = 96, kContext = 640, kPrompts = 5;
   Config config;
-  std::vector<std::vector<std::uint8_t>> memory;
+  KvType kv = KvType::F16;
 
   Tiny() {
     config.layers = 2, config.hidden = 64, config.heads = 6, config.kv_heads = 2, config.head_dim = 16, config.ffn = 96;
@@ -24,7 +24,7 @@ struct Tiny {
   std::unique_ptr<Engine> build(int threads, int max_tokens) {
     random_bits.seed(5);
     Limits limits;
-    limits.threads = threads, limits.blocks = 256, limits.slots = 8, limits.max_tokens = max_tokens;
+    limits.kv = kv, limits.threads = threads, limits.blocks = 256, limits.slots = 8, limits.max_tokens = max_tokens;
     auto e = std::make_unique<Engine>(config, limits);
     const auto matrix = [&](const char* role, int layer, Type type, int rows, int columns) {
       const auto bytes = random_tensor(type, rows, columns);
@@ -86,18 +86,21 @@ std::vector<std::vector<std::uint32_t>> generate(Engine& e, int chunk, bool toge
 
 void test_engine() {
   Tiny tiny;
-  for (const Kernels* k : all_kernels()) {
-    setenv("HEADWAY_ISA", k->name, 1);
-    const auto base = generate(*tiny.build(1, 2000), 1000, false, false);
-    for (int threads : {1, 2, 4})
-      for (int chunk : {1, 16, 64, 512}) {
-        auto e = tiny.build(threads, 2560);
-        expect(generate(*e, chunk, true, false) == base,
-               std::string(k->name) + " engine gives other tokens with " + std::to_string(threads) + " threads and chunks of " + std::to_string(chunk));
-      }
-    auto e = tiny.build(2, 2000);
-    expect(generate(*e, 300, false, true) == base, std::string(k->name) + " engine depends on where its blocks lie");
-  }
+  for (const Kernels* k : all_kernels())
+    for (const KvType kv : {KvType::F16, KvType::Int8}) {
+      setenv("HEADWAY_ISA", k->name, 1);
+      tiny.kv = kv;
+      const std::string name = std::string(k->name) + (kv == KvType::F16 ? " engine" : " engine with 8-bit keys and values");
+      const auto base = generate(*tiny.build(1, 2000), 1000, false, false);
+      for (int threads : {1, 2, 4})
+        for (int chunk : {1, 16, 64, 512}) {
+          auto e = tiny.build(threads, 2560);
+          expect(generate(*e, chunk, true, false) == base,
+                 name + " gives other tokens with " + std::to_string(threads) + " threads and chunks of " + std::to_string(chunk));
+        }
+      auto e = tiny.build(2, 2000);
+      expect(generate(*e, 300, false, true) == base, name + " depends on where its blocks lie");
+    }
   unsetenv("HEADWAY_ISA");
 }
 
@@ -140,9 +143,10 @@ void test_poison() {
   Config c;
   c.layers = 1, c.hidden = 72, c.heads = 2, c.kv_heads = 1, c.head_dim = 16, c.ffn = 40, c.vocab = 20, c.context = 64;
   c.windows = {0}, c.tied = false, c.inv_freq.assign(8, 0.5f);
-  for (const float poison : {INFINITY, NAN}) {
+  for (const float poison : {INFINITY, NAN})
+  for (const KvType kv : {KvType::F16, KvType::Int8}) {
     Limits limits;
-    limits.threads = 2, limits.blocks = 16, limits.slots = 4, limits.max_tokens = 64;
+    limits.kv = kv, limits.threads = 2, limits.blocks = 16, limits.slots = 4, limits.max_tokens = 64;
     Engine e(c, limits);
     const auto load = [&](const char* role, int layer, int rows, int columns) {
       auto v = normal((std::size_t)rows * columns, 0.2f);

@@ -88,12 +88,14 @@ void test_rows() {
   }
 }
 
-void test_attention() {
-  constexpr int kHeadDim = 40, kPad = 48, kContext = 700, kQ = 21;
-  std::vector<std::uint16_t> pool((std::size_t)(kContext / kBlock + 2) * 2 * kBlock * kPad);
+// Off by at most `tolerance`: with 8 bits the queries and the weights are rounded too, which the truth leaves out.
+void attention_of(KvType type, double tolerance) {
+  constexpr int kHeadDim = 40, kContext = 700, kQ = 21;
+  const int kPad = kv_pad(type, kHeadDim);
+  const std::size_t stride = kv_part_bytes(type, kPad);
+  std::vector<std::uint8_t> pool((std::size_t)(kContext / kBlock + 2) * stride);
   std::vector<std::uint32_t> table(kContext / kBlock + 1);
   for (std::size_t i = 0; i < table.size(); i++) table[i] = (std::uint32_t)(table.size() - 1 - i);
-  const std::size_t stride = 2 * kBlock * kPad;
   const auto queries = normal(kQ * kHeadDim);
   std::vector<const float*> pointers;
   std::vector<int> last, first;
@@ -103,16 +105,32 @@ void test_attention() {
     first.push_back(i % 4 == 3 ? last.back() - std::min(last.back(), 290) : 0);
   }
   for (const Kernels* k : all_kernels()) {
+    const KvKernels& kv = k->kv[(int)type];
     random_bits.seed(11);
+    const int groups = (int)padded(kHeadDim, kGroup) / kGroup, width = groups * kGroup;
+    std::vector<std::int8_t> code_memory((std::size_t)kQ * width);
+    std::vector<float> scale_memory((std::size_t)kQ * groups);
+    std::vector<std::int32_t> offset_memory((std::size_t)kQ * groups * 2);
+    std::vector<const std::int8_t*> codes;
+    std::vector<const float*> scales;
+    std::vector<const std::int32_t*> offsets;
+    for (int i = 0; i < kQ; i++) {
+      if (kv.query)
+        kv.query(pointers[(std::size_t)i], kHeadDim, width, &code_memory[(std::size_t)i * width], &scale_memory[(std::size_t)i * groups],
+                 &offset_memory[(std::size_t)i * groups * 2]);
+      codes.push_back(&code_memory[(std::size_t)i * width]), scales.push_back(&scale_memory[(std::size_t)i * groups]);
+      offsets.push_back(&offset_memory[(std::size_t)i * groups * 2]);
+    }
     for (int p = 0; p < kContext; p++) {
       const auto key = normal(kHeadDim), value = normal(kHeadDim);
-      k->write_kv(key.data(), value.data(), kHeadDim, kPad, p % kBlock, pool.data() + table[p / kBlock] * stride);
+      kv.write(key.data(), value.data(), kHeadDim, kPad, p % kBlock, pool.data() + table[p / kBlock] * stride);
     }
     const auto run = [&](int from, int count) {
-      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, count, pointers.data() + from, last.data() + from, first.data() + from};
+      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, count, pointers.data() + from, last.data() + from, first.data() + from,
+                           codes.data() + from, scales.data() + from, offsets.data() + from};
       std::vector<float> scores((std::size_t)count * kSplit), m(count), s(count), o((std::size_t)count * kPad), rm(count), rs(count), ro(o.size());
       for (int split = 0; split <= kContext / kSplit; split++) {
-        k->attend(a, split, scores.data(), m.data(), s.data(), o.data());
+        kv.attend(a, split, scores.data(), m.data(), s.data(), o.data());
         for (int i = 0; i < count; i++) k->merge(&rm[i], &rs[i], &ro[(std::size_t)i * kPad], m[i], s[i], &o[(std::size_t)i * kPad], kPad);
       }
       for (int i = 0; i < count; i++)
@@ -123,18 +141,23 @@ void test_attention() {
     double off = 0;
     bool same = true;
     for (int i = 0; i < kQ; i++) {
-      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, kQ, pointers.data(), last.data(), first.data()};
+      const Attention a = {pool.data(), stride, table.data(), kHeadDim, kPad, 0.3f, kQ, pointers.data(), last.data(), first.data(), nullptr, nullptr, nullptr};
       double truth[kHeadDim];
-      reference::attend(a, i, truth);
+      reference::attend(a, type, i, truth);
       const auto alone = run(i, 1);
       for (int d = 0; d < kHeadDim; d++) {
         off = std::max(off, std::fabs(truth[d] - all[(std::size_t)i * kPad + d]));
         same &= alone[d] == all[(std::size_t)i * kPad + d];
       }
     }
-    expect(off < 1e-5, std::string(k->name) + " attention is off by " + std::to_string(off));
+    expect(off < tolerance, std::string(k->name) + " attention is off by " + std::to_string(off));
     expect(same, std::string(k->name) + " attention depends on its neighbours");
   }
+}
+
+void test_attention() {
+  attention_of(KvType::F16, 1e-5);
+  attention_of(KvType::Int8, 0.02);
 }
 
 void test_threads() {

@@ -17,8 +17,9 @@ void test_uniform() {
          "the number depends on each part of its key");
 }
 
-void test_sampling() {
-  const Kernels& k = best_kernels();
+namespace {
+
+void sampling_of(const Kernels& k) {
   constexpr int kVocab = 37;
   const auto logits = normal(kVocab, 1.5f);
   std::vector<int> order(kVocab);
@@ -84,6 +85,19 @@ void test_sampling() {
   slot.reset(s, nullptr, 0, 0, kVocab, 64);
   sample(k, flat.data(), kVocab, slot, 0, scratch, out);
   expect(out.token >= 0 && out.token < kVocab && out.logprob == 0 && out.top.empty(), "a flat distribution with a tiny top_p");
+  const auto drawn_of_flat = [&](int top_k, float top_p) {  // of equal ones the first stay
+    Sampling given;
+    given.top_k = top_k, given.top_p = top_p;
+    slot.reset(given, nullptr, 0, 0, kVocab, 64);
+    std::vector<int> times(kVocab);
+    for (int i = 0; i < 2000; i++) sample(k, flat.data(), kVocab, slot, i, scratch, out), times[(std::size_t)out.token]++;
+    int kept = 0;
+    while (kept < kVocab && times[(std::size_t)kept] > 0) kept++;
+    for (int i = kept; i < kVocab; i++) expect(times[(std::size_t)i] == 0, "of equal tokens the first ones stay");
+    return kept;
+  };
+  expect(drawn_of_flat(7, 1) == 7 && drawn_of_flat(0, 0.5f) == 19 && drawn_of_flat(10, 0.25f) == 3 && drawn_of_flat(0, 1e-9f) == 1,
+         "top_k and top_p count equal tokens");
   s.top_p = 1, s.top_k = 5, s.min_tokens = 1, s.end_ids = order;
   slot.reset(s, nullptr, 0, 0, kVocab, 64);
   sample(k, logits.data(), kVocab, slot, 0, scratch, out);
@@ -128,6 +142,12 @@ void test_sampling() {
   slot.reset(s, nullptr, 0, 0, kVocab, 64);
   sample(k, certain.data(), kVocab, slot, 0, scratch, out);
   expect(out.token == 4 && out.logprob < 0 && out.logprob > -1e-6, "a nearly certain token has a logprob below 0");
+}
+
+}  // namespace
+
+void test_sampling() {
+  for (const Kernels* k : all_kernels()) sampling_of(*k);
 }
 
 }  // namespace headway

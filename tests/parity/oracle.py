@@ -2,6 +2,7 @@
 
 from array import array
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,11 @@ GREEDY = Sampling(max_tokens=1, temperature=0.0)
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-def open_runner(path: Path, threads: int = 2) -> NativeRunner:
-    return load_runner(path, EngineSettings(threads=threads, kv_memory_mb=128, max_sequences=32, max_step_tokens=2048))
+def open_runner(path: Path, threads: int = 2, kv_type: Literal["int8", "f16"] = "f16") -> NativeRunner:
+    settings = EngineSettings(
+        threads=threads, kv_memory_mb=128, kv_type=kv_type, max_sequences=32, max_step_tokens=2048
+    )
+    return load_runner(path, settings)
 
 
 class Teacher:

@@ -1,6 +1,7 @@
 """The forward pass against transformers in float32 and llama.cpp, on tiny random models of each family."""
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -45,6 +46,22 @@ def test_folder_gives_the_logits_of_transformers(name: str, isa: str, monkeypatc
     runner.close()
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", FOLDERS)
+def test_eight_bit_keys_and_values_stay_near(name: str, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_ISA", isa)
+    data = np.load(FIXTURES / "hf" / name / "expected.npz")
+    try:
+        runner = open_runner(FIXTURES / "hf" / name, kv_type="int8")
+    except Exception as error:
+        if "this processor runs" in str(error):
+            pytest.skip(f"this processor does not run {isa}")
+        raise
+    for i, logits in enumerate(all_logits(runner, sequences(data))):
+        assert rms(logits - data["logits"][i, : len(logits)]) < 0.07  # of a standard deviation of 1.2
+    runner.close()
+
+
 def greedy(runner, prompts: list[list[int]], count: int) -> list[list[int]]:  # type: ignore[no-untyped-def]
     """Continuations of all prompts at once, ragged."""
     teacher = Teacher(runner, prompts)
@@ -84,15 +101,16 @@ def test_gguf_gives_the_logits_of_llama_cpp(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["hf/mistral_window", "hf/qwen3_tied", "gguf/llama_llama3-q4_1.gguf", "gguf/qwen3_wide-q6_k.gguf"]
 )
-def test_batch_chunks_and_threads_change_no_bit(name: str) -> None:
+@pytest.mark.parametrize("kv_type", ["int8", "f16"])
+def test_batch_chunks_and_threads_change_no_bit(name: str, kv_type: Literal["int8", "f16"]) -> None:
     path = FIXTURES / name
     rng = np.random.default_rng(3)
     prompts = [rng.integers(0, 320, length).tolist() for length in (1, 9, 40, 150)]
-    with_one = open_runner(path, threads=1)
+    with_one = open_runner(path, 1, kv_type)
     alone = [all_logits(with_one, [p])[0] for p in prompts]
     with_one.close()
     for threads in (1, 2, 3):
-        runner = open_runner(path, threads)
+        runner = open_runner(path, threads, kv_type)
         teacher = Teacher(runner, prompts)
         while any(done < len(p) for done, p in zip(teacher.computed, prompts, strict=True)):
             counts = [
@@ -106,12 +124,13 @@ def test_batch_chunks_and_threads_change_no_bit(name: str) -> None:
         runner.close()
 
 
-def test_quality_of_the_default_model(default_model: Path) -> None:
+@pytest.mark.parametrize("kv_type", ["int8", "f16"])
+def test_quality_of_the_default_model(default_model: Path, kv_type: Literal["int8", "f16"]) -> None:
     """3,108 tokens of English prose, teacher-forced: at least 97 % the same choices as float32 on the same weights, and
     its perplexity within 1 %."""
     data = np.load(FIXTURES / "quality.npz")
     windows = [ids[:length].tolist() for ids, length in zip(data["tokens"], data["lengths"], strict=True)]
-    runner = open_runner(default_model)
+    runner = open_runner(default_model, kv_type=kv_type)
     teacher = Teacher(runner, windows)
     same = total = 0
     surprise = expected = 0.0

@@ -70,12 +70,12 @@ def test_preemption(default_model: Path) -> None:
     # With an end that nobody can foresee, though it never comes: what must grow to its limit would be let in only then.
     params = [replace(p, max_tokens=110, stop_token_ids=[49000]) for p in PARAMS[: len(prompts)]]
     outcomes = []
-    for megabytes in (128, 14):
+    for megabytes in (128, 7):
         with LLM(str(default_model), settings=settings(kv_memory_mb=megabytes)) as llm:
             # After many short answers it expects short ones, lets in too many, and some must leave.
             llm.generate([[5]] * 256, Params(max_tokens=1, ignore_eos=True), show_progress=False)
             outcomes.append(llm.generate(prompts, params, show_progress=False))
-            assert (llm.load().preemptions > 0) == (megabytes == 14)
+            assert (llm.load().preemptions > 0) == (megabytes == 7)
     same(*outcomes)
 
 

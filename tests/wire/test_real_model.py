@@ -139,7 +139,7 @@ async def ask_all(url: str) -> list[tuple[str, str, int]]:
         "[engine]\nmax_step_tokens = 64\nthreads = 2",
         "[engine]\nmax_step_tokens = 512\nprefix_cache = false\nthreads = 2",
         # Without a promise prompts join at once, so that the pool runs out however fast the machine is.
-        "[engine]\nkv_memory_mb = 8\ncontext = 256\n[promise]\nitl_ms = 0",
+        "[engine]\nkv_memory_mb = 4\ncontext = 256\n[promise]\nitl_ms = 0",
     ],
     ids=["default", "chunks-16-uncached-1-thread", "chunks-64", "chunks-512-uncached", "tiny-pool"],
 )

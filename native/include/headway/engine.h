@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "headway/kv_type.h"
+
 namespace headway {
 
 // Tokens in one KV block. Equal to the width of the attention kernel: a block's 16 keys are scored in 16 lanes.
@@ -32,8 +34,11 @@ struct Config {
   bool tied = false;            // the head is the embedding
 };
 
+std::size_t kv_head_bytes(KvType type, int head_dim);  // of one KV head's keys and values in one block
+
 struct Limits {
   int threads = 1;
+  KvType kv = KvType::F16;
   int blocks = 0;      // KV blocks in the pool
   int slots = 0;       // sequences with runner state
   int max_tokens = 0;  // tokens computed in one step

@@ -58,20 +58,29 @@ inline void quantised_rows(const Packed& w, const std::uint8_t* tile, const Acti
     unpack<F>(tile + (std::size_t)g * fi.code_bytes, v);
     const auto* s = (const std::uint16_t*)(scales + (std::size_t)g * fi.scale_bytes);
     const f32 d = load_f16(s);
+    i32 a[R], b[R];  // unrolled as a whole, so that they stay in registers and the rows' sums run side by side
+#pragma GCC unroll 8
     for (int r = 0; r < R; r++) {
-      const std::int8_t* c = codes + r * ld + g * kGroup;
-      const float scale = sx[r * groups + g];
-      if constexpr (F == Format::Q8S) {
-        i32 a = iset(offset[2 * (r * groups + g)]), b = iset(offset[2 * (r * groups + g) + 1]);
-        for (int j = 0; j < 4; j++) a = dot<F>(a, v[j], c + 4 * j), b = dot<F>(b, v[j + 4], c + 4 * j + 16);
-        acc[r] = fma(mul(d, set(scale)), to_float(a), acc[r]);
-        acc[r] = fma(mul(load_f16(s + 16), set(scale)), to_float(b), acc[r]);
-      } else {
-        i32 a = F == Format::Q8 ? iset(offset[2 * (r * groups + g)] + offset[2 * (r * groups + g) + 1]) : izero();
-        for (int j = 0; j < 8; j++) a = dot<F>(a, v[j], c + 4 * j);
-        acc[r] = fma(mul(d, set(scale)), to_float(a), acc[r]);
-        if constexpr (F != Format::Q8) acc[r] = fma(load_f16(s + 16), set(sum[r * groups + g]), acc[r]);
+      const std::int32_t* o = offset + 2 * (r * groups + g);
+      if constexpr (F == Format::Q8S) a[r] = iset(o[0]), b[r] = iset(o[1]);
+      else a[r] = F == Format::Q8 ? iset(o[0] + o[1]) : izero();
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; j++) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        const std::int8_t* c = codes + r * ld + g * kGroup + 4 * j;
+        if (F == Format::Q8S && j >= 4) b[r] = dot<F>(b[r], v[j], c);
+        else a[r] = dot<F>(a[r], v[j], c);
       }
+    }
+    const f32 second = F == Format::Q8 ? set(0) : load_f16(s + 16);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++) {
+      const f32 scale = set(sx[r * groups + g]);
+      acc[r] = fma(mul(d, scale), to_float(a[r]), acc[r]);
+      if constexpr (F == Format::Q8S) acc[r] = fma(mul(second, scale), to_float(b[r]), acc[r]);
+      else if constexpr (F != Format::Q8) acc[r] = fma(second, set(sum[r * groups + g]), acc[r]);
     }
   }
 }
@@ -98,10 +107,12 @@ inline void float_rows(const Packed& w, const std::uint8_t* tile, const Activati
 template <Format F, int R>
 void block(const Packed& w, int tile, const Activations& x, int row, float* out, std::size_t stride, bool sum) {
   f32 acc[R];
+#pragma GCC unroll 8
   for (int r = 0; r < R; r++) acc[r] = set(0);
   const std::uint8_t* data = w.data + (std::size_t)tile * w.tile_bytes;
   if constexpr (F == Format::F32 || F == Format::F16 || F == Format::BF16) float_rows<F, R>(w, data, x, row, acc);
   else quantised_rows<F, R>(w, data, x, row, acc);
+#pragma GCC unroll 8
   for (int r = 0; r < R; r++) {
     float* o = out + (std::size_t)(row + r) * stride + (std::size_t)tile * kLanes;
     if (w.bias) acc[r] = add(acc[r], load(w.bias + (std::size_t)tile * kLanes));
@@ -198,10 +209,10 @@ void rope(float* x, const float* cos, const float* sin, int half) {
 
 // What is not finite becomes the greatest half: 0 * NaN in a masked lane would reach other queries. The engine finds the
 // sequence by its hidden rows instead.
-void write_kv(const float* k, const float* v, int head_dim, int head_pad, int offset, std::uint16_t* block) {
+void write_kv(const float* k, const float* v, int head_dim, int head_pad, int offset, std::uint8_t* block) {
   const f32 most = set(65504.0f), least = set(-65504.0f);
-  std::uint16_t* keys = block + offset;
-  std::uint16_t* values = block + (std::size_t)head_pad * kLanes + (std::size_t)offset * head_pad;
+  std::uint16_t* keys = (std::uint16_t*)block + offset;
+  std::uint16_t* values = (std::uint16_t*)block + (std::size_t)head_pad * kLanes + (std::size_t)offset * head_pad;
   for (int d = 0; d < head_dim; d += kLanes) {
     alignas(64) float a[kLanes] = {}, b[kLanes] = {};
     const int n = head_dim - d < kLanes ? head_dim - d : kLanes;
@@ -221,6 +232,21 @@ struct Reach {  // the lanes of block `b` that a query sees
     from = from < 0 ? 0 : from > kLanes ? kLanes : from;
     to = to > kLanes ? kLanes : to < from ? from : to;
   }
+  bool all() const { return to - from == kLanes; }
+};
+
+struct Walk {  // the blocks of a split that any of the queries sees
+  int b0, b1, end;
+  Walk(const Attention& a, int split) {
+    int lo = split * kSplit, hi = lo + kSplit - 1, first = hi, last = lo - 1;
+    for (int i = 0; i < a.count; i++) {
+      first = a.first[i] < first ? a.first[i] : first;
+      last = a.last[i] > last ? a.last[i] : last;
+    }
+    lo = first > lo ? first : lo, hi = last < hi ? last : hi;
+    b0 = lo / kLanes, end = hi + 1, b1 = lo > hi ? b0 - 1 : hi / kLanes;
+  }
+  bool empty() const { return b1 < b0; }
 };
 
 // Scores of N queries against B neighbouring blocks: with few queries, more blocks keep the multipliers busy. Every
@@ -230,7 +256,7 @@ void score_blocks(const Attention& a, int q0, int b, float* scores) {
   f32 acc[B][N];
   const std::uint16_t* keys[B];
   const float* queries[N];
-  for (int j = 0; j < B; j++) keys[j] = a.pool + a.table[b + j] * a.block_stride;
+  for (int j = 0; j < B; j++) keys[j] = (const std::uint16_t*)(a.pool + a.table[b + j] * a.block_stride);
   for (int i = 0; i < N; i++) queries[i] = a.queries[q0 + i];
   for (int j = 0; j < B; j++)
     for (int i = 0; i < N; i++) acc[j][i] = set(0);
@@ -265,7 +291,7 @@ void weigh_dimensions(const Attention& a, int q0, int d, int b0, int b1, int end
   for (int j = 0; j < D; j++)
     for (int i = 0; i < N; i++) acc[j][i] = set(0);
   for (int b = b0; b <= b1; b++) {
-    const std::uint16_t* v = a.pool + a.table[b] * a.block_stride + (std::size_t)a.head_pad * kLanes + d;
+    const auto* v = (const std::uint16_t*)(a.pool + a.table[b] * a.block_stride) + (std::size_t)a.head_pad * kLanes + d;
     const int keys = end - b * kLanes < kLanes ? end - b * kLanes : kLanes;
     const float* p = weights + (b % (kSplit / kLanes)) * kLanes;
     for (int key = 0; key < keys; key++) {
@@ -318,17 +344,12 @@ struct Weigh {
 };
 
 void attend(const Attention& a, int split, float* scratch, float* most, float* sum, float* out) {
-  int lo = split * kSplit, hi = lo + kSplit - 1, first = hi, last = lo - 1;
-  for (int i = 0; i < a.count; i++) {
-    first = a.first[i] < first ? a.first[i] : first;
-    last = a.last[i] > last ? a.last[i] : last;
-  }
-  lo = first > lo ? first : lo, hi = last < hi ? last : hi;
-  if (lo > hi) {
+  const Walk walk(a, split);
+  if (walk.empty()) {
     for (int i = 0; i < a.count; i++) sum[i] = 0;
     return;
   }
-  const int b0 = lo / kLanes, b1 = hi / kLanes, per = kSplit / kLanes;
+  const int b0 = walk.b0, b1 = walk.b1, per = kSplit / kLanes;
   for (int q = 0; q < a.count; q += kHeads) {
     const int n = a.count - q < kHeads ? a.count - q : kHeads;
     by_count<Score>(n, a, q, b0, b1, scratch + (std::size_t)q * kSplit);
@@ -351,9 +372,18 @@ void attend(const Attention& a, int split, float* scratch, float* most, float* s
   }
   for (int q = 0; q < a.count; q += kHeads) {
     const int n = a.count - q < kHeads ? a.count - q : kHeads;
-    by_count<Weigh>(n, a, q, b0, b1, hi + 1, scratch + (std::size_t)q * kSplit, out);
+    by_count<Weigh>(n, a, q, b0, b1, walk.end, scratch + (std::size_t)q * kSplit, out);
   }
 }
+
+}  // namespace
+}  // namespace headway::HEADWAY_NS
+
+#include "attention8.h"
+#include "drawing.h"
+
+namespace headway::HEADWAY_NS {
+namespace {
 
 void merge(float* most, float* sum, float* out, float later_max, float later_sum, const float* later, int head_pad) {
   if (later_sum == 0) return;
@@ -373,42 +403,6 @@ void merge(float* most, float* sum, float* out, float later_max, float later_sum
 
 void scale(const float* x, float by, int n, float* out) {
   for (int i = 0; i < n; i++) out[i] = x[i] * by;
-}
-
-int argmax(const float* x, int n, float* value, bool* finite) {
-  const int whole = n / kLanes * kLanes;
-  f32 top = set(-std::numeric_limits<float>::infinity()), bad = set(0);
-  for (int i = 0; i < whole; i += kLanes) {
-    const f32 v = load(x + i);
-    top = max(top, v);
-    bad = fma(v, set(0), bad);  // 0 while all are finite, else NaN
-  }
-  float best = reduce_max(top), wrong = reduce_add(bad);
-  for (int i = whole; i < n; i++) best = x[i] > best ? x[i] : best, wrong += x[i] * 0.0f;
-  *value = best;
-  *finite = wrong == 0;
-  for (int i = 0; i < n; i++)
-    if (x[i] == best) return i;
-  return 0;
-}
-
-float exp_sum(const float* x, int n, float most, float by, float* out) {
-  const int whole = n / kLanes * kLanes;
-  f32 sum = set(0);
-  for (int i = 0; i < whole; i += kLanes) {
-    const f32 e = exp(mul(sub(load(x + i), set(most)), set(by)));
-    store(out + i, e);
-    sum = add(sum, e);
-  }
-  if (whole < n) {
-    alignas(64) float tail[kLanes] = {};
-    std::memcpy(tail, x + whole, (n - whole) * sizeof(float));
-    const f32 e = within(0, n - whole, exp(mul(sub(load(tail), set(most)), set(by))), 0.0f);
-    store(tail, e);
-    std::memcpy(out + whole, tail, (n - whole) * sizeof(float));
-    sum = add(sum, e);
-  }
-  return reduce_add(sum);
 }
 
 // Twelve independent chains, each a variable of its own (an array would be kept in memory) that starts from another value
@@ -444,7 +438,7 @@ float probe_read(const std::uint8_t* data, std::size_t bytes) {
 }  // namespace
 
 extern const Kernels kernels;
-const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, rms_norm, quantize, to_bf16, rope,      write_kv,
-                         attend,           merge,  scale,  argmax,   exp_sum,  probe_int8, probe_read};
+const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, rms_norm, quantize, to_bf16, rope, {{write_kv, nullptr, attend}, {write_kv8, query8, attend8}},
+                         merge, scale, argmax, exp_sum, sum, tails, keep, permit, probe_int8, probe_read};
 
 }  // namespace headway::HEADWAY_NS

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "headway/kv_type.h"
+
 namespace headway {
 
 inline constexpr int kLanes = 16;    // columns in a tile, keys in a KV block
 inline constexpr int kGroup = 32;    // inputs that share an activation scale
 inline constexpr int kSplit = 256;   // keys attended before partial results are merged, at absolute positions
+inline constexpr int kTails = 3;     // thresholds looked at in one pass
 inline constexpr int kQueries = 24;  // query rows that share one walk over the keys
 
 constexpr std::size_t padded(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
@@ -64,17 +67,39 @@ struct Activations {
   const std::int32_t* offset = nullptr;  // [rows][2 * groups]: -128 * sum of 16 codes
 };
 
-// Queries that share one walk over a KV head's keys. K of a block is half [head_pad][16 keys], V half [16][head_pad].
+// How the 16 keys and values of one KV head in one block are stored; `pad` is head_dim padded to kv_pad().
+//   F16   K half [pad][16 keys], V half [16][pad]
+//   Int8  K code + 128 [pad/4][16 keys][4], V codes [4][pad][4 keys], half K scales [pad/32][16], half V scales [16]
+
+constexpr int kv_pad(KvType t, int head_dim) { return (int)padded((std::size_t)head_dim, t == KvType::F16 ? kLanes : kGroup); }
+constexpr std::size_t kv_part_bytes(KvType t, int pad) {
+  return t == KvType::F16 ? (std::size_t)64 * pad : padded((std::size_t)33 * pad + 32, 64);
+}
+
+// Queries that share one walk over a KV head's keys.
 struct Attention {
-  const std::uint16_t* pool = nullptr;   // this layer's first block, at this head's K; V follows K
-  std::size_t block_stride = 0;          // halves from block to block
+  const std::uint8_t* pool = nullptr;    // this layer's first block, at this head
+  std::size_t block_stride = 0;          // bytes from block to block
   const std::uint32_t* table = nullptr;  // block of each 16 positions
   int head_dim = 0, head_pad = 0;
   float scale = 0;
-  int count = 0;                         // queries, <= max(kQueries, heads per KV head)
-  const float* const* queries = nullptr;  // [count] -> [head_dim]
-  const int* last = nullptr;             // [count]: last position each query sees
-  const int* first = nullptr;            // [count]: first position each query sees
+  int count = 0;                              // queries, <= max(kQueries, heads per KV head)
+  const float* const* queries = nullptr;      // [count] -> [head_dim]
+  const int* last = nullptr;                  // [count]: last position each query sees
+  const int* first = nullptr;                 // [count]: first position each query sees
+  const std::int8_t* const* codes = nullptr;  // the queries for 8-bit keys, as Activations: [count] -> [head_pad]
+  const float* const* scales = nullptr;       // [count] -> [head_pad / 32]
+  const std::int32_t* const* offsets = nullptr;  // [count] -> [2 * head_pad / 32]
+};
+
+struct KvKernels {
+  // Writes one token's key and value at `offset` in its block; values beyond the type's range are clamped to it.
+  void (*write)(const float* k, const float* v, int head_dim, int head_pad, int offset, std::uint8_t* block);
+  // A query in the form that the keys take (null: as it is): see Attention::codes.
+  void (*query)(const float* q, int head_dim, int head_pad, std::int8_t* codes, float* scale, std::int32_t* offset);
+  // Attends keys [split*256, split*256+256): max, sum of weights, weighted sum [count][head_pad] per query (sum 0: none
+  // seen). `scratch`: count * 256 floats.
+  void (*attend)(const Attention& a, int split, float* scratch, float* max, float* sum, float* out);
 };
 
 struct Kernels {
@@ -89,11 +114,7 @@ struct Kernels {
                    float* rest);
   void (*to_bf16)(const float* x, int n, std::uint16_t* out);
   void (*rope)(float* x, const float* cos, const float* sin, int half);  // x[i], x[i + half]
-  // Writes one token's key and value at `offset` in its block; values beyond half's range are clamped to it.
-  void (*write_kv)(const float* k, const float* v, int head_dim, int head_pad, int offset, std::uint16_t* block);
-  // Attends keys [split*256, split*256+256): max, sum of weights, weighted sum [count][head_pad] per query (sum 0: none
-  // seen). `scratch`: count * 256 floats.
-  void (*attend)(const Attention& a, int split, float* scratch, float* max, float* sum, float* out);
+  KvKernels kv[2];  // by KvType
   // Folds a later split into a running result.
   void (*merge)(float* max, float* sum, float* out, float later_max, float later_sum, const float* later, int head_pad);
   void (*scale)(const float* x, float by, int n, float* out);
@@ -101,6 +122,13 @@ struct Kernels {
   int (*argmax)(const float* x, int n, float* value, bool* finite);
   // out[i] = e^((x[i] - max) * by); returns the sum.
   float (*exp_sum)(const float* x, int n, float max, float by, float* out);
+  // The three below: n a multiple of 16.
+  float (*sum)(const float* x, int n);
+  // Of the x[i] >= at[t]: their sum and how many they are, for kTails thresholds.
+  void (*tails)(const float* x, int n, const float* at, float* sums, int* counts);
+  void (*keep)(float* x, int n, float at);  // x[i] = 0 where x[i] < at
+  // x[i] = value where bit i of `bits` is not set.
+  void (*permit)(const std::uint32_t* bits, int n, float value, float* x);
   // For the machine probe only: nothing of the model runs through these.
   double (*probe_int8)(long rounds);                                // runs, returns multiply-adds done
   float (*probe_read)(const std::uint8_t* data, std::size_t bytes);  // reads it all

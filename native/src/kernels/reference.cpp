@@ -15,6 +15,22 @@ float half(std::uint16_t h) {
   return out;
 }
 
+double key(KvType type, const std::uint8_t* block, int pad, int token, int d) {
+  if (type == KvType::F16) return half(((const std::uint16_t*)block)[d * kLanes + token]);
+  const auto* scales = (const std::uint16_t*)(block + 2 * kLanes * pad);
+  double sum = 0;  // turned back: the Hadamard matrix is its own inverse
+  for (int i = d / kGroup * kGroup; i < (d / kGroup + 1) * kGroup; i++)
+    sum += (std::popcount((unsigned)(i & d & (kGroup - 1))) % 2 ? -1 : 1) * (block[i / 4 * 64 + 4 * token + i % 4] - 128);
+  return sum / std::sqrt((double)kGroup) * half(scales[d / kGroup * kLanes + token]);
+}
+
+double value(KvType type, const std::uint8_t* block, int pad, int token, int d) {
+  if (type == KvType::F16) return half(((const std::uint16_t*)block)[pad * kLanes + token * pad + d]);
+  const auto* scales = (const std::uint16_t*)(block + 2 * kLanes * pad) + pad / kGroup * kLanes;
+  const auto* codes = (const std::int8_t*)block + kLanes * pad;
+  return (double)half(scales[token]) * codes[(token / 4 * pad + d) * 4 + token % 4];
+}
+
 }  // namespace
 
 double dot(const Packed& w, int column, const Activations& x, int row) {
@@ -44,13 +60,13 @@ void rms_norm(const float* x, const float* weight, int n, float eps, double* out
 
 double swiglu(float gate, float up) { return gate / (1 + std::exp(-(double)gate)) * up; }
 
-void attend(const Attention& a, int query, double* out) {
+void attend(const Attention& a, KvType type, int query, double* out) {
   std::vector<double> score;
   double top = -1e300, total = 0;
   const auto block = [&](int position) { return a.pool + a.table[position / kLanes] * a.block_stride; };
   for (int p = a.first[query]; p <= a.last[query]; p++) {
     double s = 0;
-    for (int d = 0; d < a.head_dim; d++) s += (double)a.queries[query][d] * half(block(p)[d * kLanes + p % kLanes]);
+    for (int d = 0; d < a.head_dim; d++) s += (double)a.queries[query][d] * key(type, block(p), a.head_pad, p % kLanes, d);
     score.push_back(s * a.scale);
     top = std::fmax(top, score.back());
   }
@@ -58,8 +74,7 @@ void attend(const Attention& a, int query, double* out) {
   for (int d = 0; d < a.head_dim; d++) {
     out[d] = 0;
     for (int p = a.first[query]; p <= a.last[query]; p++)
-      out[d] += score[(std::size_t)(p - a.first[query])] / total *
-                half(block(p)[(std::size_t)a.head_pad * kLanes + (std::size_t)(p % kLanes) * a.head_pad + d]);
+      out[d] += score[(std::size_t)(p - a.first[query])] / total * value(type, block(p), a.head_pad, p % kLanes, d);
   }
 }
 

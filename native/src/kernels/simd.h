@@ -40,6 +40,7 @@ inline void store_f16(std::uint16_t* p, f32 a) {
   _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 inline void store_i8(std::int8_t* p, i32 a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a.v)); }
+inline void store_u8(std::uint8_t* p, i32 a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a.v)); }
 inline i32 izero() { return {_mm512_setzero_si512()}; }
 inline i32 iset(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
 inline i32 iadd(i32 a, i32 b) { return {_mm512_add_epi32(a.v, b.v)}; }
@@ -49,6 +50,10 @@ inline f32 within(int from, int to, f32 a, float other) {
   const auto keep = (__mmask16)(((1u << to) - 1) & ~((1u << from) - 1));
   return {_mm512_mask_blend_ps(keep, _mm512_set1_ps(other), a.v)};
 }
+// Bit i: a[i] >= b[i].
+inline unsigned reaches(f32 a, f32 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ); }
+// Lane i of a where bit i is set, else `other`.
+inline f32 chosen(unsigned bits, f32 a, float other) { return {_mm512_mask_blend_ps((__mmask16)bits, _mm512_set1_ps(other), a.v)}; }
 // The greatest magnitude of 32 values; infinite or NaN if any is (as integers, magnitudes order like floats).
 inline float magnitude(f32 a, f32 b) {
   return std::bit_cast<float>(
@@ -72,6 +77,12 @@ inline i32 dot4(i32 acc, u8 w, const std::int8_t* x) {
 #endif
 }
 inline i32 dot4_nibble(i32 acc, u8 w, const std::int8_t* x) { return dot4(acc, w, x); }
+// The same with the signs changed over: `w` holds signed bytes, `x` unsigned ones.
+inline i32 dot4_signed(i32 acc, u8 w, const std::uint8_t* x) {
+  std::int32_t quad;
+  std::memcpy(&quad, x, 4);
+  return {_mm512_dpbusd_epi32(acc.v, _mm512_set1_epi32(quad), w.v)};
+}
 // acc[c] += w[c][0] * x[0] + w[c][1] * x[1] over pairs of bf16.
 inline f32 dot2_bf16(f32 acc, const std::uint16_t* w, const std::uint16_t* x) {
   std::uint32_t pair;
@@ -129,6 +140,10 @@ inline void store_i8(std::int8_t* p, i32 x) {
   const __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
   _mm_storeu_si128((__m128i*)p, _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
 }
+inline void store_u8(std::uint8_t* p, i32 x) {
+  const __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
+  _mm_storeu_si128((__m128i*)p, _mm_packus_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+}
 inline i32 izero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline i32 iset(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline i32 iadd(i32 x, i32 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
@@ -145,6 +160,19 @@ inline __m256 keep8(int from, int to) {
 inline f32 within(int from, int to, f32 x, float other) {
   const __m256 o = _mm256_set1_ps(other);
   return {_mm256_blendv_ps(o, x.a, keep8(from, to)), _mm256_blendv_ps(o, x.b, keep8(from - 8, to - 8))};
+}
+inline unsigned reaches(f32 x, f32 y) {
+  return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ)) |
+         (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ)) << 8;
+}
+inline __m256 chosen8(unsigned bits, __m256 x, __m256 other) {
+  const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i in = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)bits), lane), lane);
+  return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(in));
+}
+inline f32 chosen(unsigned bits, f32 x, float other) {
+  const __m256 o = _mm256_set1_ps(other);
+  return {chosen8(bits, x.a, o), chosen8(bits >> 8, x.b, o)};
 }
 inline float magnitude(f32 x, f32 y) {
   const f32 p = abs(x), q = abs(y);
@@ -177,6 +205,17 @@ inline i32 dot4(i32 acc, u8 w, const std::int8_t* x) {
                                                    _mm256_madd_epi16(_mm256_srli_epi16(w.a, 8), s1)));
   acc.b = _mm256_add_epi32(acc.b, _mm256_add_epi32(_mm256_madd_epi16(_mm256_and_si256(w.b, m), s0),
                                                    _mm256_madd_epi16(_mm256_srli_epi16(w.b, 8), s1)));
+  return acc;
+}
+inline i32 dot4_signed(i32 acc, u8 w, const std::uint8_t* x) {
+  std::int32_t quad;
+  std::memcpy(&quad, x, 4);
+  const __m256i s = _mm256_set1_epi32(quad), s0 = _mm256_and_si256(s, _mm256_set1_epi16(255)), s1 = _mm256_srli_epi16(s, 8);
+  const auto both = [&](__m256i v) {
+    return _mm256_add_epi32(_mm256_madd_epi16(_mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8), s0),
+                            _mm256_madd_epi16(_mm256_srai_epi16(v, 8), s1));
+  };
+  acc.a = _mm256_add_epi32(acc.a, both(w.a)), acc.b = _mm256_add_epi32(acc.b, both(w.b));
   return acc;
 }
 inline i32 dot4_nibble(i32 acc, u8 w, const std::int8_t* x) {
@@ -249,11 +288,18 @@ inline std::uint16_t half_of(float x) {  // round to nearest even
 }
 inline void store_f16(std::uint16_t* p, f32 a) { for (int i = 0; i < 16; i++) p[i] = half_of(a.v[i]); }
 inline void store_i8(std::int8_t* p, i32 a) { for (int i = 0; i < 16; i++) p[i] = (std::int8_t)a.v[i]; }
+inline void store_u8(std::uint8_t* p, i32 a) { for (int i = 0; i < 16; i++) p[i] = (std::uint8_t)a.v[i]; }
 inline i32 izero() { return {}; }
 inline i32 iset(std::int32_t x) { i32 r; for (int i = 0; i < 16; i++) r.v[i] = x; return r; }
 inline i32 iadd(i32 a, i32 b) { i32 r; for (int i = 0; i < 16; i++) r.v[i] = a.v[i] + b.v[i]; return r; }
 inline int reduce_add(i32 a) { int s = 0; for (int i = 0; i < 16; i++) s += a.v[i]; return s; }
 inline f32 within(int from, int to, f32 a, float other) { HEADWAY_EACH(from <= i && i < to ? a.v[i] : other) }
+inline unsigned reaches(f32 a, f32 b) {
+  unsigned bits = 0;
+  for (int i = 0; i < 16; i++) bits |= (unsigned)(a.v[i] >= b.v[i]) << i;
+  return bits;
+}
+inline f32 chosen(unsigned bits, f32 a, float other) { HEADWAY_EACH(bits >> i & 1 ? a.v[i] : other) }
 inline float magnitude(f32 a, f32 b) {
   std::int32_t m = 0;
   for (int i = 0; i < 16; i++) {
@@ -272,6 +318,12 @@ inline i32 dot4(i32 acc, const u8& w, const std::int8_t* x) {
   return acc;
 }
 inline i32 dot4_nibble(i32 acc, const u8& w, const std::int8_t* x) { return dot4(acc, w, x); }
+inline i32 dot4_signed(i32 acc, const u8& w, const std::uint8_t* x) {
+  const auto s = [&](int i) { return (std::int8_t)w.v[i]; };
+  for (int c = 0; c < 16; c++)
+    acc.v[c] += s(4 * c) * x[0] + s(4 * c + 1) * x[1] + s(4 * c + 2) * x[2] + s(4 * c + 3) * x[3];
+  return acc;
+}
 inline f32 dot2_bf16(f32 acc, const std::uint16_t* w, const std::uint16_t* x) {
   const float x0 = std::bit_cast<float>((std::uint32_t)x[0] << 16), x1 = std::bit_cast<float>((std::uint32_t)x[1] << 16);
   for (int c = 0; c < 16; c++) {

@@ -43,6 +43,7 @@ class EngineSettings(Section):
     threads: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=1024)
     context: int | None = Field(None, ge=16)  # None: the model's own
     kv_memory_mb: int = Field(1024, ge=1)
+    kv_type: Literal["int8", "f16"] = "int8"  # how keys and values are kept: int8 needs half the memory
     max_sequences: int = Field(256, ge=1, le=4096)  # sequences running at once
     max_step_tokens: int = Field(512, ge=1, le=65536)  # tokens computed in one step: decodes, then prefill chunks
     prefix_cache: bool = True

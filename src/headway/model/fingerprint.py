@@ -7,7 +7,7 @@ from hashlib import blake2b
 from headway.model.spec import ModelSpec, Weight
 
 # To be counted up with every change of the kernels that changes a bit of their results.
-KERNELS = 1
+KERNELS = 2
 
 _SAMPLES = 64
 _SAMPLE_BYTES = 256

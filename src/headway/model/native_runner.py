@@ -1,4 +1,4 @@
-"""The runner over the native C++ core: int8-dot and bf16 kernels over a paged half-precision KV pool."""
+"""The runner over the native C++ core: int8-dot and bf16 kernels over a paged KV pool."""
 
 import time
 from array import array
@@ -21,7 +21,7 @@ from headway.model.spec import Architecture, Checkpoint, ModelSpec
 from headway.model.tokenizer import load_tokenizer
 from headway.model.weight_loader import load_weights
 
-_KV_TYPE = "f16"
+_KV_TYPES = {"f16": _native.KvType.F16, "int8": _native.KvType.INT8}
 # A step waits so long for the grammars of newcomers to be compiled; then their first draw is put off.
 _COMPILE_PATIENCE_S = 0.005
 _MASK_PATIENCE_S = 0.01  # and so long, once all else is computed, for masks
@@ -44,7 +44,7 @@ class NativeRunner:
         except (ValueError, MemoryError, RuntimeError) as error:
             raise ModelError(f"{checkpoint.path}: {error}") from error
         self._info = RunnerInfo(
-            fingerprint=f"hw-{digest}-native-{self._core.isa}-{_KV_TYPE}",
+            fingerprint=f"hw-{digest}-native-{self._core.isa}-{settings.kv_type}",
             invariant=True,
             vocab_size=spec.vocab,
             context=self._context(spec, settings),
@@ -199,9 +199,9 @@ class NativeRunner:
     @classmethod
     def _limits(cls, spec: ModelSpec, settings: EngineSettings) -> _native.Limits:
         context = cls._context(spec, settings)
-        padded_head = -(-spec.head_dim // 16) * 16
-        block_bytes = spec.layers * spec.kv_heads * 2 * _native.BLOCK * padded_head * 2
         limits = _native.Limits()
+        limits.kv = _KV_TYPES[settings.kv_type]
+        block_bytes = spec.layers * spec.kv_heads * _native.kv_head_bytes(limits.kv, spec.head_dim)
         limits.threads = settings.threads
         limits.slots = settings.max_sequences
         limits.max_tokens = max(settings.max_step_tokens, 1)
