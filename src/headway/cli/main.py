@@ -24,6 +24,8 @@ app = typer.Typer(
 )
 bench_app = typer.Typer(no_args_is_help=True, help="Measure the engine.")
 app.add_typer(bench_app, name="bench")
+models_app = typer.Typer(no_args_is_help=True, help="Look at models.")
+app.add_typer(models_app, name="models")
 
 Model = Annotated[
     str | None,
@@ -240,6 +242,32 @@ def bench_load(
     outcome = measure(Options(**given, promise=promise))
     print_load(outcome, promise, json)
     raise typer.Exit(0 if outcome.summary.ok else 1)
+
+
+@models_app.command("inspect")
+def models_inspect(
+    model: Model = None,
+    config: Config = None,
+    threads: Threads = None,
+    quantize: Quantize = None,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="Also measure it against float32: takes a while, and 4 bytes a weight.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Family, sizes, tensor types, context and memory of a model; how near it comes to float32 if asked."""
+    settings = _settings(config, {"model": model, "engine": {"threads": threads, "quantize": quantize}})
+    from headway.cli.inspection_table import print_inspection
+    from headway.model.inspection import inspect_model
+
+    path = _fetch(settings.model)
+    found = inspect_model(path, settings.engine)
+    measured = None
+    if quality:
+        from headway.bench.quality import measure
+
+        measured = measure(path, settings.engine, _progress)
+    print_inspection(found, measured, as_json=json)
 
 
 def _settings(config: Path | None, overrides: dict[str, Any], workload: str | None = None) -> Settings:

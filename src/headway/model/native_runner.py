@@ -17,11 +17,11 @@ from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult,
 from headway.model.end_tokens import end_ids_of
 from headway.model.grammar import Grammars
 from headway.model.grammar_slots import GrammarSlots
+from headway.model.kv_blocks import KV_TYPES, block_bytes
 from headway.model.spec import Architecture, Checkpoint, ModelSpec
 from headway.model.tokenizer import load_tokenizer
 from headway.model.weight_loader import load_weights
 
-_KV_TYPES = {"f16": _native.KvType.F16, "int8": _native.KvType.INT8}
 # A step waits so long for the grammars of newcomers to be compiled; then their first draw is put off.
 _COMPILE_PATIENCE_S = 0.005
 _MASK_PATIENCE_S = 0.01  # and so long, once all else is computed, for masks
@@ -200,16 +200,16 @@ class NativeRunner:
     def _limits(cls, spec: ModelSpec, settings: EngineSettings) -> _native.Limits:
         context = cls._context(spec, settings)
         limits = _native.Limits()
-        limits.kv = _KV_TYPES[settings.kv_type]
-        block_bytes = spec.layers * spec.kv_heads * _native.kv_head_bytes(limits.kv, spec.head_dim)
+        limits.kv = KV_TYPES[settings.kv_type]
+        per_block = block_bytes(spec, settings.kv_type)
         limits.threads = settings.threads
         limits.slots = settings.max_sequences
         limits.max_tokens = max(settings.max_step_tokens, 1)
         wanted = settings.max_sequences * -(-context // _native.BLOCK)  # more could never be used
-        limits.blocks = min(wanted, (settings.kv_memory_mb << 20) // block_bytes)
+        limits.blocks = min(wanted, (settings.kv_memory_mb << 20) // per_block)
         if limits.blocks < 1:
             raise ModelError(
-                f"engine.kv_memory_mb = {settings.kv_memory_mb} holds not even one block of {block_bytes} bytes"
+                f"engine.kv_memory_mb = {settings.kv_memory_mb} holds not even one block of {per_block} bytes"
             )
         return limits
 

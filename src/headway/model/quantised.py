@@ -1,10 +1,14 @@
 """Weights quantised at load: floats become the file types Q8_0 and Q4_1, as llama.cpp's quantiser would make them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 import headway._native as _native
-from headway.model.spec import RawTensor, Weight
+from headway.core.errors import ModelError
+from headway.model.spec import Architecture, Checkpoint, ModelSpec, RawTensor, Weight
 
 Mode = Literal["none", "int8", "int4"]
 
@@ -36,3 +40,24 @@ def quantised(mode: Mode, weights: Iterator[Weight]) -> Iterator[Weight]:
             data = _native.quantise(tensor.type, rows, columns, tensor.data, to).reshape(rows, -1)
             tensor = RawTensor(to, tensor.shape, data)
         yield Weight(weight.role, weight.layer, tensor)
+
+
+def nothing_to_quantise(mode: Mode, path: Path) -> ModelError:
+    return ModelError(f"engine.quantize = {mode}: no weights of {path} are F32, F16 or BF16 matrices")
+
+
+class Exact:
+    """An architecture whose weights are all F32: what its files say, to the last bit."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        self._architecture = architecture
+
+    def spec(self, checkpoint: Checkpoint) -> ModelSpec:
+        return self._architecture.spec(checkpoint)
+
+    def weights(self, checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[Weight]:
+        for weight in self._architecture.weights(checkpoint, spec):
+            tensor = weight.tensor
+            rows, columns = tensor.shape
+            data = _native.dequantise(tensor.type, rows, columns, tensor.data).view(np.uint8).reshape(rows, -1)
+            yield Weight(weight.role, weight.layer, RawTensor("F32", tensor.shape, data))

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 import headway._native as _native
 from headway.core.config import EngineSettings
-from headway.core.errors import ModelError
 from headway.model.fingerprint import fingerprint
 from headway.model.packed_weights import find_or_make, key_of
-from headway.model.quantised import quantised, type_at
+from headway.model.quantised import nothing_to_quantise, quantised, type_at
 from headway.model.source import cache_folder
 from headway.model.spec import Architecture, Checkpoint, ModelSpec, RawTensor, Weight
 
@@ -28,7 +27,7 @@ def load_weights(
     noted: list[Weight] = []  # vectors, and matrices without their data
     digest = fingerprint(spec, _note(weights(), settings, noted), mode)
     if mode != "none" and all(type_at(mode, w) == w.tensor.type for w in weights()):
-        raise ModelError(f"engine.quantize = {mode}: no weights of {checkpoint.path} are F32, F16 or BF16 matrices")
+        raise nothing_to_quantise(mode, checkpoint.path)
     packed = (
         _packed(core, checkpoint.path, digest, noted, quantised(mode, weights())) if settings.weights_cache else None
     )
@@ -38,7 +37,7 @@ def load_weights(
         return digest
     at = 0
     for weight in noted:
-        if _is_matrix(weight):
+        if is_matrix(weight):
             size = _packed_bytes(weight)
             _load(core, weight, None, packed[at : at + size])
             at += size
@@ -50,7 +49,7 @@ def load_weights(
 def _note(weights: Iterator[Weight], settings: EngineSettings, noted: list[Weight]) -> Iterator[Weight]:
     for weight in weights:
         tensor = weight.tensor
-        if _is_matrix(weight):
+        if is_matrix(weight):
             tensor = RawTensor(type_at(settings.quantize, weight), tensor.shape, _NOTHING)
         noted.append(Weight(weight.role, weight.layer, tensor))
         yield weight
@@ -60,16 +59,17 @@ def _packed(
     core: _native.Core, model: Path, digest: str, noted: list[Weight], weights: Iterator[Weight]
 ) -> memoryview | None:
     """All matrices of `noted` in their order; `weights`, with their data, are read only where they must be packed."""
-    size = sum(_packed_bytes(weight) for weight in noted if _is_matrix(weight))
+    size = sum(_packed_bytes(weight) for weight in noted if is_matrix(weight))
     matrices = (
         _native.pack(weight.tensor.type, *weight.tensor.shape, weight.tensor.data)
         for weight in weights
-        if _is_matrix(weight)
+        if is_matrix(weight)
     )
     return find_or_make(cache_folder() / "weights", key_of(model, digest, core.isa), size, matrices)
 
 
-def _is_matrix(weight: Weight) -> bool:
+def is_matrix(weight: Weight) -> bool:
+    """Whether it is packed; else it is a vector: a norm or a bias."""
     return weight.tensor.shape[0] > 1
 
 
