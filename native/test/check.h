@@ -109,5 +109,8 @@ void test_engine();
 void test_no_allocation();
 void test_poison();
 void test_refusals();
+void test_packed_again();
+void test_quantise();
+void test_checksum();
 
 }  // namespace headway
