@@ -6,7 +6,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
+#include <memory>
+
+#include "checksum.h"
 #include "headway/engine.h"
+#include "quantise.h"
+#include "weights.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -19,14 +25,41 @@ using Ints = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::devi
 using Ids = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bits = nb::ndarray<const std::uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+Tensor tensor_of(const std::string& type, std::int64_t rows, std::int64_t columns, const Bytes& data) {
+  const Tensor t{type_of(type), rows, columns, data.data()};
+  if (rows < 1 || columns < 1 || data.size() != row_bytes(t.type, columns) * (std::size_t)rows)
+    throw std::invalid_argument("the data does not have the size of its type and shape");
+  return t;
+}
+
+// An array that owns what `fill` writes into it.
+template <class T, class Fill>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> array_of(std::size_t size, Fill fill) {
+  auto memory = std::make_unique<std::vector<T>>(size);
+  {
+    nb::gil_scoped_release release;
+    fill(memory->data());
+  }
+  T* data = memory->data();
+  nb::capsule owner(memory.release(), [](void* p) noexcept { delete (std::vector<T>*)p; });
+  return {data, {size}, owner};
+}
+
 class Core {
  public:
   Core(Config config, Limits limits) : engine(std::move(config), limits), slots(limits.slots) {}
 
-  void load(const std::string& role, int layer, const std::string& type, std::int64_t rows, std::int64_t columns, Bytes data) {
-    const Tensor t{type_of(type), rows, columns, data.data()};
-    if (rows < 1 || columns < 1 || data.size() != row_bytes(t.type, columns) * (std::size_t)rows)
-      throw std::invalid_argument(role + ": the data does not have the size of its type and shape");
+  // A matrix that is `packed` needs no `data`.
+  void load(const std::string& role, int layer, const std::string& type, std::int64_t rows, std::int64_t columns,
+            std::optional<Bytes> data, std::optional<Bytes> packed) {
+    if (!data && !packed) throw std::invalid_argument(role + " has neither data nor packed data");
+    Tensor t = data ? tensor_of(type, rows, columns, *data) : Tensor{type_of(type), rows, columns, nullptr};
+    if (packed) {
+      if (rows < 1 || columns < 1 || packed->size() != packed_bytes(t.type, rows, columns) || (std::uintptr_t)packed->data() % 64)
+        throw std::invalid_argument(role + ": the packed data does not have the size of its type and shape, or is not aligned");
+      t.packed = packed->data();
+      kept.push_back(*packed);
+    }
     nb::gil_scoped_release release;
     engine.load(role, layer, t);
   }
@@ -77,6 +110,7 @@ class Core {
     return out;
   }
 
+  std::vector<Bytes> kept;  // what the engine's weights lie in
   Engine engine;
   std::vector<Work> work;
   std::vector<Sampled> results;
@@ -89,7 +123,46 @@ class Core {
 NB_MODULE(_ext, m) {
   m.attr("BLOCK") = kBlock;
   m.attr("LOGIT_ROWS") = kLogitRows;
+  m.attr("PACKING") = kPacking;
   m.def("best_isa", &best_isa);
+  m.def("packed_bytes", [](const std::string& type, std::int64_t rows, std::int64_t columns) { return packed_bytes(type_of(type), rows, columns); },
+        "type"_a, "rows"_a, "columns"_a, "size of such a matrix once it is packed");
+  m.def(
+      "pack",
+      [](const std::string& type, std::int64_t rows, std::int64_t columns, Bytes data) {
+        const Tensor t = tensor_of(type, rows, columns, data);
+        return array_of<std::uint8_t>(packed_bytes(t.type, rows, columns), [&](std::uint8_t* out) {
+          const Matrix m = pack(t);
+          std::memcpy(out, m.packed.data, m.bytes());
+        });
+      },
+      "type"_a, "rows"_a, "columns"_a, "data"_a, "a matrix as `Core.load` takes it for `packed`");
+  m.def(
+      "quantise",
+      [](const std::string& type, std::int64_t rows, std::int64_t columns, Bytes data, const std::string& to) {
+        const Tensor t = tensor_of(type, rows, columns, data);
+        const Type target = type_of(to);
+        return array_of<std::uint8_t>(row_bytes(target, columns) * (std::size_t)rows,
+                                      [&](std::uint8_t* out) { quantise(t, target, out); });
+      },
+      "type"_a, "rows"_a, "columns"_a, "data"_a, "to"_a, "a matrix of floats as one of Q8_0 or Q4_1");
+  m.def(
+      "dequantise",
+      [](const std::string& type, std::int64_t rows, std::int64_t columns, Bytes data) {
+        const Tensor t = tensor_of(type, rows, columns, data);
+        const std::size_t stride = row_bytes(t.type, columns);
+        return array_of<float>((std::size_t)(rows * columns), [&](float* out) {
+          for (std::int64_t r = 0; r < rows; r++) dequantise_row(t.type, t.data + (std::size_t)r * stride, columns, out + r * columns);
+        });
+      },
+      "type"_a, "rows"_a, "columns"_a, "data"_a, "a matrix of any type as floats");
+  m.def(
+      "checksum",
+      [](Bytes data) {
+        nb::gil_scoped_release release;
+        return checksum(data.data(), data.size());
+      },
+      "data"_a);
   m.def(
       "probe",
       [](int threads) {
@@ -161,7 +234,8 @@ NB_MODULE(_ext, m) {
       .def_ro("top", &Sampled::top);
   nb::class_<Core>(m, "Core")
       .def(nb::init<Config, Limits>(), "config"_a, "limits"_a)
-      .def("load", &Core::load, "role"_a, "layer"_a, "type"_a, "rows"_a, "columns"_a, "data"_a)
+      .def("load", &Core::load, "role"_a, "layer"_a, "type"_a, "rows"_a, "columns"_a, "data"_a.none(),
+           "packed"_a.none() = nb::none())
       .def("finish", &Core::finish)
       .def("open", &Core::open, "slot"_a, "sampling"_a, "known"_a, "prompt"_a)
       .def("extend", &Core::extend, "slot"_a, "tokens"_a)

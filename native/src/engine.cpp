@@ -128,7 +128,7 @@ const float* Engine::logits(int sample) const {
 const Config& Engine::config() const { return impl_->config; }
 const char* Engine::isa() const { return impl_->kernels.name; }
 std::size_t Engine::weight_bytes() const { return impl_->model.weights.bytes(); }
-std::size_t Engine::embedding_bytes() const { return impl_->model.weights.embed.memory.bytes(); }
+std::size_t Engine::embedding_bytes() const { return impl_->model.weights.embed.bytes(); }
 std::size_t Engine::expert_bytes() const { return impl_->model.weights.expert_bytes(); }
 std::size_t Engine::kv_bytes() const { return impl_->model.cache.memory.bytes(); }
 

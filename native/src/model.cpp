@@ -124,9 +124,9 @@ void Weights::check(const Config& c) {
 }
 
 std::size_t Weights::bytes() const {
-  std::size_t n = embed.memory.bytes() + head.memory.bytes() + final_norm.bytes() + expert_bytes();
+  std::size_t n = embed.bytes() + head.bytes() + final_norm.bytes() + expert_bytes();
   for (const Layer& l : layers) {
-    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down, &l.router, &l.shared_router}) n += m->memory.bytes() + m->bias.bytes();
+    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down, &l.router, &l.shared_router}) n += m->bytes() + m->bias.bytes();
     for (const Buffer<float>* v : {&l.attn_norm, &l.ffn_norm, &l.q_norm, &l.k_norm, &l.attn_post_norm, &l.ffn_post_norm}) n += v->bytes();
   }
   return n;
@@ -135,7 +135,7 @@ std::size_t Weights::bytes() const {
 std::size_t Weights::expert_bytes() const {
   std::size_t n = 0;
   for (const Layer& l : layers)
-    for (const Expert& e : l.experts) n += e.gate.memory.bytes() + e.up.memory.bytes() + e.down.memory.bytes();
+    for (const Expert& e : l.experts) n += e.gate.bytes() + e.up.bytes() + e.down.bytes();
   return n;
 }
 

@@ -5,24 +5,10 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "half.h"
+
 namespace headway {
 namespace {
-
-float half_to_float(std::uint16_t h) {
-  const std::uint32_t sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
-  const float f = rest >= 0x7c00u ? std::bit_cast<float>(0x7f800000u | (rest & 0x3ffu) << 13)
-                                  : std::bit_cast<float>(rest << 13) * 0x1p112f;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(f) | sign);
-}
-
-std::uint16_t float_to_half(float x) {  // round to nearest even
-  const std::uint32_t b = std::bit_cast<std::uint32_t>(x), sign = b >> 16 & 0x8000u, a = b & 0x7fffffffu;
-  if (a > 0x7f800000u) return (std::uint16_t)(sign | 0x7e00u);
-  if (a >= 0x477ff000u) return (std::uint16_t)(sign | 0x7c00u);
-  if (a < 0x38800000u)
-    return (std::uint16_t)(sign | (std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5f) - 0x3f000000u));
-  return (std::uint16_t)(sign | ((a + 0xfffu + (a >> 13 & 1u) - 0x38000000u) >> 13));
-}
 
 float read_half(const std::uint8_t* p) {
   std::uint16_t h;
@@ -171,6 +157,16 @@ void place_group(const Packed& m, std::uint8_t* tile, int group, int column, con
   }
 }
 
+Packed layout(Type type, std::int64_t rows, std::int64_t columns) {
+  Packed p;
+  p.format = format_of(type);
+  p.rows = (int)rows, p.columns = (int)columns;
+  p.tiles = (int)padded(rows, kLanes) / kLanes, p.groups = (int)padded(columns, kGroup) / kGroup;
+  const FormatInfo fi = info(p.format);
+  p.tile_bytes = padded((std::size_t)p.groups * (fi.code_bytes + fi.scale_bytes), 64);
+  return p;
+}
+
 // Where element (k, column) of a float tile lies, in elements.
 std::size_t float_index(Format f, int k, int column) {
   return f == Format::BF16 ? (std::size_t)(k / 2) * 32 + 2 * column + k % 2 : (std::size_t)k * kLanes + column;
@@ -230,15 +226,21 @@ std::vector<float> to_floats(const Tensor& t) {
   return out;
 }
 
+std::size_t packed_bytes(Type type, std::int64_t rows, std::int64_t columns) {
+  const Packed p = layout(type, rows, columns);
+  return p.tile_bytes * (std::size_t)p.tiles;
+}
+
 Matrix pack(const Tensor& t) {
   Matrix m;
   Packed& p = m.packed;
-  p.format = format_of(t.type);
-  p.rows = (int)t.rows, p.columns = (int)t.columns;
-  p.tiles = (int)padded(t.rows, kLanes) / kLanes, p.groups = (int)padded(t.columns, kGroup) / kGroup;
+  p = layout(t.type, t.rows, t.columns);
+  if (t.packed) {
+    p.data = t.packed;
+    return m;
+  }
   const FormatInfo fi = info(p.format);
-  p.tile_bytes = padded((std::size_t)p.groups * (fi.code_bytes + fi.scale_bytes), 64);
-  m.memory = Buffer<std::uint8_t>(p.tile_bytes * p.tiles);
+  m.memory = Buffer<std::uint8_t>(m.bytes());
   p.data = m.memory.data();
   const std::size_t stride = row_bytes(t.type, t.columns);
   for (std::int64_t r = 0; r < t.rows; r++) {

@@ -109,5 +109,8 @@ void test_engine(bool experts);
 void test_no_allocation(bool experts);
 void test_poison();
 void test_refusals();
+void test_packed_again();
+void test_quantise();
+void test_checksum();
 
 }  // namespace headway

@@ -9,6 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from oracle import FIXTURES, Teacher, all_logits, open_runner
 
+from headway.bench.quality import Reference, judge
+
 FOLDERS = sorted(p.name for p in (FIXTURES / "hf").iterdir())
 CONVERTED = sorted(p.stem for p in (FIXTURES / "converted").iterdir())  # the same models, by llama.cpp's converter
 GGUFS = sorted(p.stem for p in (FIXTURES / "gguf").glob("*.gguf"))
@@ -158,22 +160,13 @@ def test_quality_of_the_default_model(default_model: Path, kv_type: Literal["int
     its perplexity within 1 %."""
     data = np.load(FIXTURES / "quality.npz")
     windows = [ids[:length].tolist() for ids, length in zip(data["tokens"], data["lengths"], strict=True)]
+    exact = Reference(
+        [choices[: len(w)].tolist() for choices, w in zip(data["top1"], windows, strict=True)],
+        [nll[: len(w) - 1].tolist() for nll, w in zip(data["nll"], windows, strict=True)],
+    )
     runner = open_runner(default_model, kv_type=kv_type)
-    teacher = Teacher(runner, windows)
-    same = total = 0
-    surprise = expected = 0.0
-    for position in range(max(map(len, windows))):
-        for i, got in enumerate(teacher.advance([int(position < len(w)) for w in windows])):
-            if got is None:
-                continue
-            logits, token = got
-            total += 1
-            same += token == data["top1"][i, position]
-            if position + 1 < len(windows[i]):
-                top = logits.max()
-                surprise += float(top + np.log(np.exp(logits - top).sum()) - logits[windows[i][position + 1]])
-                expected += float(data["nll"][i, position])
+    quality = judge(runner, windows, exact)
     runner.close()
-    assert total >= 2000
-    assert same / total >= 0.97
-    assert abs(np.exp((surprise - expected) / (total - len(windows))) - 1) < 0.01
+    assert quality.tokens >= 2000
+    assert quality.same >= 0.97
+    assert abs(quality.perplexity_ratio - 1) < 0.01

@@ -58,6 +58,7 @@ struct Tensor {
   Type type;
   std::int64_t rows, columns;
   const std::uint8_t* data;
+  const std::uint8_t* packed = nullptr;  // a matrix packed before, aligned to 64: used as it is, for as long as the engine lives
 };
 
 struct Sampling {

@@ -3,6 +3,7 @@
 from headway._native._ext import (
     BLOCK,
     LOGIT_ROWS,
+    PACKING,
     Config,
     Core,
     KvType,
@@ -10,13 +11,19 @@ from headway._native._ext import (
     Sampled,
     Sampling,
     best_isa,
+    checksum,
+    dequantise,
     kv_head_bytes,
+    pack,
+    packed_bytes,
     probe,
+    quantise,
 )
 
 __all__ = [
     "BLOCK",
     "LOGIT_ROWS",
+    "PACKING",
     "Config",
     "Core",
     "KvType",
@@ -24,6 +31,11 @@ __all__ = [
     "Sampled",
     "Sampling",
     "best_isa",
+    "checksum",
+    "dequantise",
     "kv_head_bytes",
+    "pack",
+    "packed_bytes",
     "probe",
+    "quantise",
 ]

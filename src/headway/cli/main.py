@@ -24,6 +24,8 @@ app = typer.Typer(
 )
 bench_app = typer.Typer(no_args_is_help=True, help="Measure the engine.")
 app.add_typer(bench_app, name="bench")
+models_app = typer.Typer(no_args_is_help=True, help="Look at models.")
+app.add_typer(models_app, name="models")
 
 Model = Annotated[
     str | None,
@@ -32,6 +34,7 @@ Model = Annotated[
 ModelOption = Annotated[str | None, typer.Option("--model", "-m", help="As for serve.")]
 Config = Annotated[Path | None, typer.Option("--config", help="A headway.toml.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Compute threads. Default: one per core.")]
+Quantize = Annotated[str | None, typer.Option(help="int8, int4 or none: what F32, F16 and BF16 weights become.")]
 Workload = Annotated[
     str | None, typer.Option(help="chat, api or bulk: presets of the promise, which every setting overrides.")
 ]
@@ -52,6 +55,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")] = None,
     config: Config = None,
     threads: Threads = None,
+    quantize: Quantize = None,
     api_workers: Annotated[int | None, typer.Option(help="API processes.")] = None,
     workload: Workload = None,
     policy: Annotated[str | None, typer.Option(help="continuous, dynamic or static batching.")] = None,
@@ -61,7 +65,7 @@ def serve(
     overrides = {
         "model": model,
         "server": {"host": host, "port": port, "api_workers": api_workers, "api_key": api_key},
-        "engine": {"threads": threads},
+        "engine": {"threads": threads, "quantize": quantize},
         "batching": {"policy": policy},
     }
     config = config or _found_config()  # a file that goes away later is an error then
@@ -238,6 +242,32 @@ def bench_load(
     outcome = measure(Options(**given, promise=promise))
     print_load(outcome, promise, json)
     raise typer.Exit(0 if outcome.summary.ok else 1)
+
+
+@models_app.command("inspect")
+def models_inspect(
+    model: Model = None,
+    config: Config = None,
+    threads: Threads = None,
+    quantize: Quantize = None,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="Also measure it against float32: takes a while, and 4 bytes a weight.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Family, sizes, tensor types, context and memory of a model; how near it comes to float32 if asked."""
+    settings = _settings(config, {"model": model, "engine": {"threads": threads, "quantize": quantize}})
+    from headway.cli.inspection_table import print_inspection
+    from headway.model.inspection import inspect_model
+
+    path = _fetch(settings.model)
+    found = inspect_model(path, settings.engine)
+    measured = None
+    if quality:
+        from headway.bench.quality import measure
+
+        measured = measure(path, settings.engine, _progress)
+    print_inspection(found, measured, as_json=json)
 
 
 def _settings(config: Path | None, overrides: dict[str, Any], workload: str | None = None) -> Settings:

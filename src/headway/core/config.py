@@ -2,17 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
 
 from headway.core.errors import InvalidRequest
 
@@ -54,6 +47,8 @@ class EngineSettings(Section):
     max_sequences: int = Field(256, ge=1, le=4096)  # sequences running at once
     max_step_tokens: int = Field(512, ge=1, le=65536)  # tokens computed in one step: decodes, then prefill chunks
     prefix_cache: bool = True
+    quantize: Literal["none", "int8", "int4"] = "none"  # what F32, F16 and BF16 matrices become at load
+    weights_cache: bool = True  # packed weights are kept in the user's cache folder, for the next start
 
 
 class BatchingSettings(Section):
@@ -154,15 +149,13 @@ class LimitSettings(Section):
     max_grammar_s: float = Field(1.0, gt=0)  # of a processor's time, to compile it
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings of one Headway; sections nest as [server], [engine], ... in headway.toml and as
     HEADWAY_SERVER__PORT in the environment."""
 
-    model_config = SettingsConfigDict(
+    model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        env_prefix="HEADWAY_",
-        env_nested_delimiter="__",
         validate_default=True,
         hide_input_in_errors=True,  # there are keys in it
     )
@@ -177,8 +170,6 @@ class Settings(BaseSettings):
     tuning: TuningSettings = TuningSettings()
     keys: tuple[KeySettings, ...] = ()
     limits: LimitSettings = LimitSettings()
-
-    _preset: ClassVar[dict[str, Any]] = {}
 
     @field_validator("keys")
     @classmethod
@@ -198,20 +189,6 @@ class Settings(BaseSettings):
                 raise PydanticCustomError("two_weights", "{tenant} has two weights, {one} and {other}", what)
         return keys
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        path = cls.model_config.get("toml_file")
-        toml = (TomlConfigSettingsSource(settings_cls),) if path else ()
-        preset = InitSettingsSource(settings_cls, init_kwargs=cls._preset)
-        return (init_settings, env_settings, *toml, preset)
-
 
 # The sections that can change while the server runs; the others need a restart.
 LIVE = ("promise", "batching", "queue", "lanes", "tuning", "keys", "limits")
@@ -225,7 +202,7 @@ def with_changes(settings: Settings, changes: dict[str, Any]) -> Settings:
     for name in changes:
         if name in Settings.model_fields and name not in LIVE:
             raise InvalidRequest(f"{name} cannot be changed without a restart", param=name, code="needs_restart")
-    merged = settings.model_dump()  # every setting, so that nothing is left for the environment to decide
+    merged = settings.model_dump()
     for name, given in changes.items():
         partial = isinstance(given, dict) and isinstance(merged.get(name), dict)
         merged[name] = {**merged[name], **given} if partial else given
@@ -271,10 +248,32 @@ def load_settings(config: Path | None, overrides: dict[str, object], workload: s
     Raises pydantic.ValidationError naming each wrong entry, and OSError or tomllib.TOMLDecodeError for the file.
     """
 
-    class FromFile(Settings):
-        model_config = SettingsConfigDict(toml_file=config)
-        _preset = WORKLOADS[workload] if workload else {}
+    # Late: children get their settings from the parent, and start sooner without it.
+    from pydantic_settings import (
+        BaseSettings,
+        InitSettingsSource,
+        PydanticBaseSettingsSource,
+        SettingsConfigDict,
+        TomlConfigSettingsSource,
+    )
 
+    preset = WORKLOADS[workload] if workload else {}
     if config is not None and not config.is_file():
         raise FileNotFoundError(f"no such config file: {config}")
-    return FromFile(**overrides)  # type: ignore[arg-type]
+
+    class FromSources(BaseSettings, Settings):
+        model_config = SettingsConfigDict(env_prefix="HEADWAY_", env_nested_delimiter="__", toml_file=config)
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            toml = (TomlConfigSettingsSource(settings_cls),) if config else ()
+            return (init_settings, env_settings, *toml, InitSettingsSource(settings_cls, init_kwargs=preset))
+
+    return FromSources(**overrides)  # type: ignore[arg-type]

@@ -2,8 +2,8 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
-import httpx
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -12,6 +12,9 @@ from headway.core.errors import EngineUnavailable
 from headway.delivery.body import read_bytes
 from headway.delivery.disconnect import until_disconnect
 from headway.delivery.http_errors import error_response
+
+if TYPE_CHECKING:
+    import httpx
 
 CONNECT_S = 5.0
 HOP_HEADERS = frozenset(
@@ -25,7 +28,7 @@ class Peers:
     def __init__(self, ports: Sequence[int], worker: int) -> None:
         self._ports = ports
         self._worker = worker
-        self._client: httpx.AsyncClient | None = None
+        self._client = _make_client() if ports else None
 
     def other(self, worker: int) -> bool:
         """Whether `worker` is one of the others."""
@@ -33,12 +36,8 @@ class Peers:
 
     async def forward(self, request: Request, worker: int, limit: int) -> Response:
         """What the other worker answers to the same request. Raises BodyTooLarge past `limit` bytes."""
-        if self._client is None:
-            # No limit on reading: the stream's own timeouts end what is silent for too long.
-            timeout = httpx.Timeout(None, connect=CONNECT_S)
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=16)
-            self._client = httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
-        url = httpx.URL(f"http://127.0.0.1:{self._ports[worker]}", raw_path=_target(request.scope))
+        assert self._client is not None
+        url = self._client.base_url.copy_with(port=self._ports[worker], raw_path=_target(request.scope))
         headers = [(k, v) for k, v in request.headers.raw if k not in HOP_HEADERS]
         body = await read_bytes(request, limit)
         return _Forwarded(self._client, self._client.build_request(request.method, url, headers=headers, content=body))
@@ -48,6 +47,15 @@ class Peers:
             await self._client.aclose()
 
 
+def _make_client() -> "httpx.AsyncClient":
+    import httpx  # late: a server of one worker starts sooner without it
+
+    # No limit on reading: the stream's own timeouts end what is silent for too long.
+    timeout = httpx.Timeout(None, connect=CONNECT_S)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=16)
+    return httpx.AsyncClient(base_url="http://127.0.0.1", timeout=timeout, limits=limits, trust_env=False)
+
+
 def _target(scope: Scope) -> bytes:
     path: bytes = scope["raw_path"]
     query: bytes = scope["query_string"]
@@ -55,7 +63,7 @@ def _target(scope: Scope) -> bytes:
 
 
 class _Forwarded(Response):
-    def __init__(self, client: httpx.AsyncClient, request: httpx.Request) -> None:
+    def __init__(self, client: "httpx.AsyncClient", request: "httpx.Request") -> None:
         super().__init__()
         self._client = client
         self._request = request
@@ -64,6 +72,8 @@ class _Forwarded(Response):
         await until_disconnect(receive, self._pass(scope, receive, send))
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        import httpx
+
         try:
             response = await self._client.send(self._request, stream=True)
         except httpx.TransportError:
@@ -80,6 +90,6 @@ class _Forwarded(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _raw(response: httpx.Response) -> AsyncIterator[bytes]:
+async def _raw(response: "httpx.Response") -> AsyncIterator[bytes]:
     async for data in response.aiter_raw():
         yield data

@@ -13,9 +13,9 @@ _SAMPLES = 64
 _SAMPLE_BYTES = 256
 
 
-def fingerprint(spec: ModelSpec, weights: Iterable[Weight]) -> str:
-    """16 hex digits of the model's dimensions, of every weight's place, type and shape, and of evenly spaced samples of
-    its bytes.
+def fingerprint(spec: ModelSpec, weights: Iterable[Weight], quantize: str = "none") -> str:
+    """16 hex digits of the model's dimensions, of every weight's place, type and shape, of evenly spaced samples of its
+    bytes, and of what it is quantised to.
 
     Samples, since hashing gigabytes would delay every start; two checkpoints that differ only between the samples are
     told apart by nothing else here.
@@ -24,6 +24,8 @@ def fingerprint(spec: ModelSpec, weights: Iterable[Weight]) -> str:
     for field in fields(spec):
         value = getattr(spec, field.name)
         digest.update(value.tobytes() if field.name == "inv_freq" else repr((field.name, value)).encode())
+    if quantize != "none":
+        digest.update(quantize.encode())
     for weight in weights:
         tensor = weight.tensor
         digest.update(repr((weight.role, weight.layer, tensor.type, tensor.shape)).encode())

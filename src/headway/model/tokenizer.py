@@ -92,10 +92,15 @@ class Tokenizer:
 
     def exact(self) -> tokenizers.Tokenizer:
         """A tokenizer whose tokens spell exactly what it is given: no space before it, no special token in it."""
-        described = json.loads(self._backend.to_str())
-        described["normalizer"] = _without_prefix(described.get("normalizer"))
-        described["pre_tokenizer"] = _without_prefix(described.get("pre_tokenizer"))
-        exact = tokenizers.Tokenizer.from_str(json.dumps(described))
+        parts = {name: _described(getattr(self._backend, name)) for name in ("normalizer", "pre_tokenizer")}
+        described = {name: _without_prefix(part) for name, part in parts.items()}
+        empty = {"added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}
+        changed = tokenizers.Tokenizer.from_str(json.dumps(described | empty))
+        exact = tokenizers.Tokenizer(self._backend.model)  # shared, for a vocabulary takes a while and some 40 MB
+        exact.normalizer, exact.pre_tokenizer = changed.normalizer, changed.pre_tokenizer
+        exact.decoder, exact.post_processor = self._backend.decoder, self._backend.post_processor
+        for _, token in sorted(self._added.items()):
+            exact.add_tokens([token])
         exact.encode_special_tokens = True
         return exact
 
@@ -106,8 +111,10 @@ class Tokenizer:
         if token is None:
             return b""
         if self._byte_level:
-            # A token outside the alphabet was put into the vocabulary as plain text.
-            return bytes(map(_BYTES.__getitem__, token)) if _BYTES.keys() >= set(token) else token.encode()
+            try:
+                return bytes(map(_BYTES.__getitem__, token))
+            except KeyError:  # outside the alphabet: put into the vocabulary as plain text
+                return token.encode()
         if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
             return bytes.fromhex(token[3:5])
         return token.replace("▁", " ").encode()
@@ -158,6 +165,11 @@ def _surround(backend: tokenizers.Tokenizer, config: dict[str, Any], special: di
     )
 
 
+def _described(part: Any) -> dict[str, Any] | None:
+    """A part of a tokenizer as tokenizer.json has it."""
+    return None if part is None else json.loads(part.__getstate__())
+
+
 def _without_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
     """A normalizer or pre-tokenizer that puts no space before a text."""
     if part is None or part["type"] == "Prepend":
@@ -175,7 +187,7 @@ def _without_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _is_byte_level(backend: tokenizers.Tokenizer) -> bool:
     """Whether tokens are spelled in GPT-2's byte alphabet, else SentencePiece's with ▁ and <0xAB>."""
-    decoder: dict[str, Any] = json.loads(backend.decoder.__getstate__()) if backend.decoder is not None else {}
+    decoder = _described(backend.decoder) or {}
     kinds = {part.get("type") for part in [decoder, *decoder.get("decoders", [])]}
     if "ByteLevel" in kinds:
         return True

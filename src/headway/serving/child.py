@@ -46,7 +46,6 @@ class ProcessSpec:
     def from_json(cls, line: str) -> Self:
         given = json.loads(line)
         given["peers"] = tuple(given["peers"])
-        # The dump names every setting, so nothing is left for the child's environment to decide.
         return cls(settings=Settings(**given.pop("settings")), **given)
 
 
@@ -82,10 +81,12 @@ class Child:
         self._on_command = callback
 
     def ready(self) -> None:
-        """Tells the parent. What was loaded until now stays for good, so the garbage collector need not walk over it
-        again and again: that costs tens of milliseconds, in the middle of a stream."""
+        """Tells the parent. What was loaded until now (with the collector off, see child_start) stays for good, so the
+        garbage collector need not walk over it again and again: that costs tens of milliseconds, in the middle of a
+        stream."""
         gc.collect()
         gc.freeze()
+        gc.enable()
         print(READY, flush=True)
 
     def fail(self, message: str) -> NoReturn:

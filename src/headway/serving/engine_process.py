@@ -23,6 +23,7 @@ from headway.serving.settings_hub import SettingsHub
 log = logging.getLogger("headway.serving.engine_process")  # __name__ is __main__ in its process
 
 HEARTBEAT_S = 0.25
+START_POLL_S = 0.01  # while the model is being loaded
 TIDY_S = 10.0  # between two collections of garbage while idle
 MOST_YOUNG = 50_000  # objects that may pile up before Python collects garbage all the same
 LoadRunner = Callable[[], Runner]
@@ -88,7 +89,7 @@ class EngineLoop:
         loader = threading.Thread(target=load, name="load", daemon=True)
         loader.start()
         while loader.is_alive() and not self._stopping:
-            self._socket.poll(HEARTBEAT_S / 5)
+            self._socket.poll(START_POLL_S)
             self._receive()
             self._heartbeat()
         if self._stopping:

@@ -4,6 +4,7 @@ It owns no requests, and imports neither web framework nor numpy, so that nothin
 """
 
 import logging
+import os
 import queue
 import signal
 import socket
@@ -61,7 +62,8 @@ class Process:
         self._happenings = happenings
         with _no_hangup():
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", module],
+                [sys.executable, "-m", "headway.serving.child_start", module],
+                env={"OPENBLAS_NUM_THREADS": "1", **os.environ},  # numpy's own threads, for which there is no work
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

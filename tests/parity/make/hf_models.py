@@ -15,7 +15,7 @@ stored as the model's `dtype` says and always computed in float32.
     python hf_models.py OUT [NAME ...]
 
 Needs torch, transformers, tokenizers, sentencepiece. The weights are random numbers: no licence applies.
-The tokenizers are trained on ../fixtures/quality_text.txt (public domain).
+The tokenizers are trained on src/headway/bench/quality_text.txt (public domain).
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What the default model's weights predict on real English text, computed exactly (float32, transformers).
 
-Teacher-forced over windows of at most 512 tokens of ../fixtures/quality_text.txt, each window starting afresh,
+Teacher-forced over windows of at most 512 tokens of src/headway/bench/quality_text.txt, each window starting afresh,
 without BOS. OUT.npz holds
 
     tokens   int32   [windows, 512]  the text's ids, padded with -1
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import transformers
 
-TEXT = Path(__file__).resolve().parent.parent / "fixtures" / "quality_text.txt"
+TEXT = Path(__file__).resolve().parents[3] / "src" / "headway" / "bench" / "quality_text.txt"
 WINDOW = 512
 CLEAR = 0.5  # a margin that no rounding should overturn often
 

@@ -1,4 +1,4 @@
-"""Tiny tokenizers trained on ../fixtures/quality_text.txt (public domain): byte-level BPE and sentencepiece.
+"""Tiny tokenizers trained on src/headway/bench/quality_text.txt (public domain): byte-level BPE and sentencepiece.
 
 Each is written into a Hugging Face folder beside a model. Needs tokenizers, sentencepiece, transformers.
 """
@@ -11,7 +11,7 @@ import sentencepiece
 import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-TEXT = Path(__file__).resolve().parent.parent / "fixtures" / "quality_text.txt"
+TEXT = Path(__file__).resolve().parents[3] / "src" / "headway" / "bench" / "quality_text.txt"
 SPLIT = (  # the pre-tokenizer of Qwen2 and Llama 3, which differ in how many digits go together
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -158,3 +158,26 @@ def test_what_is_wrong_with_a_folder_is_said(copy_model: ModelWriter) -> None:
 def test_merges_come_in_order_of_their_unions_scores() -> None:
     tokens = ["a", "b", "ab", "bb", "abb"]
     assert merges_of_scores(tokens, [-9, -9, -2, -1, -3]) == [("b", "b"), ("a", "b"), ("ab", "b"), ("a", "bb")]
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(max_size=60))
+def test_exact_tokens_spell_the_text_and_nothing_else(smollm: Tokenizer, mistral: Tokenizer, text: str) -> None:
+    """No space in front, and no special token for its name."""
+    for tokenizer in (smollm, mistral):
+        exact = tokenizer.exact()
+        for spelled in (text, "<|im_end|></s>" + text):
+            ids = exact.encode(spelled, add_special_tokens=False).ids
+            assert not any(map(tokenizer.is_special, ids))
+            plain = spelled.replace("▁", " ").encode()
+            expected = spelled.encode().translate(None, DROPPED) if tokenizer is smollm else plain
+            assert b"".join(map(tokenizer.token_bytes, ids)) == expected
+
+
+def test_an_exact_tokenizer_has_the_same_ids(smollm: Tokenizer, mistral: Tokenizer) -> None:
+    for tokenizer in (smollm, mistral):
+        exact = tokenizer.exact()
+        assert exact.get_vocab_size() == tokenizer.vocab_size
+        assert [exact.id_to_token(i) for i in range(tokenizer.vocab_size)] == list(
+            map(tokenizer.name_of, range(tokenizer.vocab_size))
+        )

@@ -52,8 +52,13 @@ def llama_tensors() -> Tensors:
 
 
 def write_gguf(
-    path: Path, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], architecture: str = "llama"
+    path: Path,
+    metadata: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    architecture: str = "llama",
+    types: Mapping[str, gguf.GGMLQuantizationType] | None = None,
 ) -> Path:
+    """`types`: of tensors that are quantised."""
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in metadata.items():
         if isinstance(value, bool):
@@ -67,7 +72,7 @@ def write_gguf(
         else:
             writer.add_array(key, value)
     for name, value in tensors.items():
-        writer.add_tensor(name, value)
+        writer.add_tensor(name, value, raw_dtype=(types or {}).get(name))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,0 +1,51 @@
+// What happens to weights between file and kernels: packed once and used again, quantised, summed up.
+#include <cmath>
+
+#include "check.h"
+#include "checksum.h"
+#include "quantise.h"
+
+namespace headway {
+
+void test_packed_again() {
+  for (Type type : {Type::F32, Type::F16, Type::BF16, Type::Q8_0, Type::Q4_0, Type::Q4_1, Type::Q5_0, Type::Q5_1, Type::Q4_K, Type::Q5_K, Type::Q6_K}) {
+    const auto bytes = random_tensor(type, 40, 256);
+    const Matrix first = pack({type, 40, 256, bytes.data()});
+    expect(first.bytes() == packed_bytes(type, 40, 256) && first.bytes() == first.memory.bytes(), "a packed matrix has the size that is foretold");
+    const Matrix again = pack({type, 40, 256, nullptr, first.packed.data});
+    expect(again && !again.memory && again.bytes() == first.bytes(), "what is packed already is not copied");
+    std::vector<float> a(256), b(256);
+    for (int row = 0; row < 40; row++) {
+      unpack_row(first.packed, row, a.data()), unpack_row(again.packed, row, b.data());
+      expect(a == b, "what is packed already has the same weights");
+    }
+  }
+}
+
+void test_quantise() {
+  const std::vector<float> x = normal(40 * 96);
+  for (const auto& [type, most] : {std::pair{Type::Q8_0, 0.02f}, {Type::Q4_1, 0.3f}}) {
+    std::vector<std::uint8_t> out(row_bytes(type, 96) * 40);
+    quantise({Type::F32, 40, 96, (const std::uint8_t*)x.data()}, type, out.data());
+    const std::vector<float> y = to_floats({type, 40, 96, out.data()});
+    float worst = 0;
+    for (std::size_t i = 0; i < x.size(); i++) worst = std::max(worst, std::fabs(x[i] - y[i]));
+    expect(worst < most, "quantised weights are near what they were");
+  }
+}
+
+void test_checksum() {
+  for (const std::size_t size : {0u, 1u, 7u, 63u, 64u, 65u, 200u}) {
+    std::vector<std::uint8_t> data(size, 3);
+    const std::uint64_t whole = checksum(data.data(), size);
+    for (std::size_t i = 0; i < size; i++) {
+      data[i] ^= 16;
+      expect(checksum(data.data(), size) != whole, "a changed bit changes the checksum");
+      data[i] ^= 16;
+    }
+    expect(size == 0 || checksum(data.data(), size - 1) != whole, "so does a missing byte");
+    expect(checksum(data.data(), size) == whole, "the same bytes have the same checksum");
+  }
+}
+
+}  // namespace headway
