@@ -180,6 +180,7 @@ class Rig:
         """One step, then everything that must hold after it."""
         scheduler, batches = self.scheduler, len(self.runner.plans)
         unstarted = {s.id: s for s in scheduler.waiting if not s.started}
+        queued = {s.id for s in unstarted.values() if s.leader is None}
         done = self.engine.step()
         computed = len(self.runner.plans) > batches
         assert computed or not scheduler.running, "runnable sequences and an empty plan"
@@ -189,7 +190,7 @@ class Rig:
             works = self.runner.plans[-1][0]
             assert len(works) <= scheduler.capacity  # type: ignore[arg-type]
             assert self.records[-1].tokens <= min(self.settings.engine.max_step_tokens, self.info.max_batch_tokens)
-        self._check_order(unstarted)
+        self._check_order(unstarted, queued)
         scheduler.check_integrity()
         if not scheduler.running:
             assert scheduler.blocks.available == scheduler.blocks.total, "an idle engine references blocks"
@@ -233,12 +234,12 @@ class Rig:
             story.tokens += emission.tokens
             story.finish = emission.finish
 
-    def _check_order(self, unstarted: dict[int, Sequence]) -> None:
+    def _check_order(self, unstarted: dict[int, Sequence], queued: set[int]) -> None:
         """First come, first served within a tenant, lane and kind of prompt: nobody of them who waited before this step
-        was overtaken in it."""
+        was overtaken in it. Those whose prompt another computes are in no queue while it does."""
         left, started = defaultdict(list), defaultdict(list)
         for s in self.scheduler.waiting:
-            if not s.started:
+            if not s.started and s.id in queued:
                 left[s.lane, s.account.tenant, s.long].append(s.order)
         for s in unstarted.values():
             if s.started and s.finish is None:
