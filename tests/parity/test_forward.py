@@ -20,6 +20,11 @@ ISAS = ["portable", "avx2", "avx512vnni", "avx512bf16"]
 TOLERANCE = {"float32": 0.02, "float16": 0.02, "bfloat16": 0.2}
 
 
+def arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    with np.load(path) as data:
+        return dict(data)
+
+
 def sequences(data: dict[str, NDArray[np.int32]]) -> list[list[int]]:
     return [ids[:length].tolist() for ids, length in zip(data["prompts"], data["lengths"], strict=True)]
 
@@ -32,7 +37,7 @@ def rms(x: NDArray[np.float32]) -> float:
 @pytest.mark.parametrize("name", FOLDERS)
 def test_folder_gives_the_logits_of_transformers(name: str, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_ISA", isa)
-    data = np.load(FIXTURES / "hf" / name / "expected.npz")
+    data = arrays(FIXTURES / "hf" / name / "expected.npz")
     try:
         runner = open_runner(FIXTURES / "hf" / name)
     except Exception as error:
@@ -47,7 +52,7 @@ def test_folder_gives_the_logits_of_transformers(name: str, isa: str, monkeypatc
 @pytest.mark.parametrize("name", CONVERTED)
 def test_converted_file_gives_the_logits_of_transformers(name: str) -> None:
     runner = open_runner(FIXTURES / "converted" / f"{name}.gguf")
-    check(runner, np.load(FIXTURES / "hf" / name / "expected.npz"), "float16")
+    check(runner, arrays(FIXTURES / "hf" / name / "expected.npz"), "float16")
     runner.close()
 
 
@@ -65,7 +70,7 @@ def check(runner, data: dict[str, NDArray[np.int32]], stored: str) -> None:  # t
 @pytest.mark.parametrize("name", FOLDERS)
 def test_eight_bit_keys_and_values_stay_near(name: str, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_ISA", isa)
-    data = np.load(FIXTURES / "hf" / name / "expected.npz")
+    data = arrays(FIXTURES / "hf" / name / "expected.npz")
     try:
         runner = open_runner(FIXTURES / "hf" / name, kv_type="int8")
     except Exception as error:
@@ -96,7 +101,7 @@ def greedy(runner, prompts: list[list[int]], count: int) -> list[list[int]]:  # 
 def test_gguf_gives_the_logits_of_llama_cpp(name: str) -> None:
     """Files that llama.cpp's own converter and quantiser made. `reference` is float32 on the dequantised weights: we
     must be as near to it as llama.cpp is, whose inputs to quantised matrices are 8 bits wide too."""
-    data = np.load(FIXTURES / "gguf" / f"{name}.npz")
+    data = arrays(FIXTURES / "gguf" / f"{name}.npz")
     runner = open_runner(FIXTURES / "gguf" / f"{name}.gguf")
     logits = all_logits(runner, sequences(data))
     ours = np.stack([logits[prompt][position] for prompt, position in data["rows"]])
@@ -158,7 +163,7 @@ def test_batch_chunks_and_threads_change_no_bit(name: str, kv_type: Literal["int
 def test_quality_of_the_default_model(default_model: Path, kv_type: Literal["int8", "f16"]) -> None:
     """3,108 tokens of English prose, teacher-forced: at least 97 % the same choices as float32 on the same weights, and
     its perplexity within 1 %."""
-    data = np.load(FIXTURES / "quality.npz")
+    data = arrays(FIXTURES / "quality.npz")
     windows = [ids[:length].tolist() for ids, length in zip(data["tokens"], data["lengths"], strict=True)]
     exact = Reference(
         [choices[: len(w)].tolist() for choices, w in zip(data["top1"], windows, strict=True)],

@@ -86,7 +86,7 @@ def test_silence_is_broken_by_a_comment_on_a_wall_clock() -> None:
         text = rig.http.post("/v1/chat/completions", json={**CHAT, "max_tokens": 2, "stream": True}).text
         assert text.count(": keep-alive\n\n") >= 3
         assert ": ping" not in text
-        assert len(sse(text)) == 4
+        assert 3 <= len(sse(text)) <= 4  # a busy machine may read both tokens at once
 
 
 def test_headers_come_after_the_header_wait_at_the_latest() -> None:
