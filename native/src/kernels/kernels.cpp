@@ -6,6 +6,8 @@
 
 #include "simd.h"
 
+#include "dots.h"
+
 namespace headway::HEADWAY_NS {
 namespace {
 
@@ -24,19 +26,6 @@ constexpr int kHeads = 4;
 template <int N>
 inline void ahead(const std::uint8_t* p) {
   for (int i = 0; i < N; i += 64) __builtin_prefetch(p + i, 0, 2);
-}
-
-// Codes 4j to 4j + 3 of a group.
-template <Format F>
-inline u8 unpack(const std::uint8_t* code, int j) {
-  if constexpr (F == Format::Q4) return j < 4 ? low(load_u8(code + 64 * j)) : high(load_u8(code + 64 * (j - 4)));
-  return load_u8(code + 64 * j);
-}
-
-template <Format F>
-inline i32 dot(i32 acc, const u8& w, const std::int8_t* x) {
-  if constexpr (F == Format::Q4) return dot4_nibble(acc, w, x);
-  return dot4(acc, w, x);
 }
 
 // Loops over rows and tiles are unrolled as a whole: all sums stay in registers and run side by side.
@@ -63,19 +52,7 @@ inline void quantised_rows(const Packed& w, const std::uint8_t* tile, const Acti
         else a[t][r] = F == Format::Q8 ? iset(o[0] + o[1]) : izero();
       }
     }
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; j++) {
-#pragma GCC unroll 8
-      for (int t = 0; t < T; t++) {
-        const u8 v = unpack<F>(tile + t * w.tile_bytes, j);
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++) {
-          const std::int8_t* c = codes + r * ld + 4 * j;
-          if (F == Format::Q8S && j >= 4) b[t][r] = dot<F>(b[t][r], v, c);
-          else a[t][r] = dot<F>(a[t][r], v, c);
-        }
-      }
-    }
+    dots<F, R, T>(tile, w.tile_bytes, codes, ld, a, b);
 #pragma GCC unroll 8
     for (int t = 0; t < T; t++) {
       const auto* s = (const std::uint16_t*)(scales + t * w.tile_bytes);
@@ -433,27 +410,6 @@ void merge(float* most, float* sum, float* out, float later_max, float later_sum
 
 void scale(const float* x, float by, int n, float* out) {
   for (int i = 0; i < n; i++) out[i] = x[i] * by;
-}
-
-// Twelve independent chains, each a variable of its own (an array would be kept in memory) that starts from another value
-// (equal chains would be computed once).
-double probe_int8(long rounds) {
-  alignas(64) std::uint8_t codes[64];
-  const std::int8_t x[4] = {1, -2, 3, -4};
-  for (int i = 0; i < 64; i++) codes[i] = (std::uint8_t)(i & 15);
-  const u8 w = load_u8(codes);
-  i32 a = iset(0), b = iset(1), c = iset(2), d = iset(3), e = iset(4), f = iset(5);
-  i32 g = iset(6), h = iset(7), k = iset(8), l = iset(9), m = iset(10), n = iset(11);
-  for (long i = 0; i < rounds; i++) {
-    a = dot4_nibble(a, w, x), b = dot4_nibble(b, w, x), c = dot4_nibble(c, w, x), d = dot4_nibble(d, w, x);
-    e = dot4_nibble(e, w, x), f = dot4_nibble(f, w, x), g = dot4_nibble(g, w, x), h = dot4_nibble(h, w, x);
-    k = dot4_nibble(k, w, x), l = dot4_nibble(l, w, x), m = dot4_nibble(m, w, x), n = dot4_nibble(n, w, x);
-  }
-  const i32 sum = iadd(iadd(iadd(iadd(a, b), iadd(c, d)), iadd(iadd(e, f), iadd(g, h))), iadd(iadd(k, l), iadd(m, n)));
-  static volatile int sink;
-  sink = reduce_add(sum);
-  (void)sink;
-  return (double)rounds * 12 * 64;
 }
 
 float probe_read(const std::uint8_t* data, std::size_t bytes) {

@@ -84,7 +84,6 @@ inline i32 dot4(i32 acc, u8 w, const std::int8_t* x) {
   return {_mm512_add_epi32(acc.v, _mm512_add_epi32(even, odd))};
 #endif
 }
-inline i32 dot4_nibble(i32 acc, u8 w, const std::int8_t* x) { return dot4(acc, w, x); }
 // The same with the signs changed over: `w` holds signed bytes, `x` unsigned ones.
 inline i32 dot4_signed(i32 acc, u8 w, const std::uint8_t* x) {
   std::int32_t quad;
@@ -233,14 +232,6 @@ inline i32 dot4_signed(i32 acc, u8 w, const std::uint8_t* x) {
   acc.a = _mm256_add_epi32(acc.a, both(w.a)), acc.b = _mm256_add_epi32(acc.b, both(w.b));
   return acc;
 }
-inline i32 dot4_nibble(i32 acc, u8 w, const std::int8_t* x) {
-  std::int32_t quad;
-  std::memcpy(&quad, x, 4);
-  const __m256i s = _mm256_set1_epi32(quad), one = _mm256_set1_epi16(1);
-  acc.a = _mm256_add_epi32(acc.a, _mm256_madd_epi16(_mm256_maddubs_epi16(w.a, s), one));
-  acc.b = _mm256_add_epi32(acc.b, _mm256_madd_epi16(_mm256_maddubs_epi16(w.b, s), one));
-  return acc;
-}
 inline f32 dot2_bf16(f32 acc, const std::uint16_t* w, const std::uint16_t* x) {
   std::uint32_t pair;
   std::memcpy(&pair, x, 4);
@@ -334,7 +325,6 @@ inline i32 dot4(i32 acc, const u8& w, const std::int8_t* x) {
     acc.v[c] += w.v[4 * c] * x[0] + w.v[4 * c + 1] * x[1] + w.v[4 * c + 2] * x[2] + w.v[4 * c + 3] * x[3];
   return acc;
 }
-inline i32 dot4_nibble(i32 acc, const u8& w, const std::int8_t* x) { return dot4(acc, w, x); }
 inline i32 dot4_signed(i32 acc, const u8& w, const std::uint8_t* x) {
   const auto s = [&](int i) { return (std::int8_t)w.v[i]; };
   for (int c = 0; c < 16; c++)
