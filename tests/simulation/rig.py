@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from headway.core.clock import ManualClock
 from headway.core.config import (
     BatchingSettings,
@@ -18,7 +20,7 @@ from headway.core.config import (
 )
 from headway.core.events import Emission, Finish, Outlook, StepMessage
 from headway.core.lane import Lane
-from headway.core.request import Cancel, EngineRequest, worker_of
+from headway.core.request import Cancel, EngineRequest, Past, worker_of
 from headway.core.runner import Batch, RunnerInfo, StepResult
 from headway.core.sampling import Sampling
 from headway.model.fake_runner import FakeRunner, Vocabulary, default_info
@@ -153,14 +155,26 @@ class Rig:
         self.settings = settings or make_settings()
         self.clock = ManualClock()
         step_time = runner.pop("step_time", lambda batch: 0.001 + 0.0001 * batch.token_count)
-        self.runner = WatchedRunner(self.info, clock=self.clock, step_time=step_time, **runner)
-        self.runner.plans = []
+        self._runner_options = {"clock": self.clock, "step_time": step_time, **runner}
         self.records: list[StepRecord] = []
-        self.engine = Engine(self.runner, self.settings, self.clock, EPOCH, self._publish, self.records.append)
-        self.scheduler = self.engine.scheduler
+        self._start()
         self.requests: dict[int, EngineRequest] = {}
         self.stories: dict[int, Story] = {}
         self.messages: list[tuple[int, StepMessage]] = []
+
+    def _start(self) -> None:
+        self.runner = WatchedRunner(self.info, **self._runner_options)
+        self.runner.plans = []
+        self.engine = Engine(self.runner, self.settings, self.clock, EPOCH, self._publish, self.records.append)
+        self.scheduler = self.engine.scheduler
+
+    def kill(self) -> None:
+        """The engine is gone with all that it had not published; another gets what the readers' side knows."""
+        self._start()
+        for id, story in self.stories.items():
+            if story.finish is None:
+                past = Past(array("I", story.tokens).tobytes(), any(e.started for e in story.emissions))
+                self.engine.submit(structs.replace(self.requests[id], past=past))
 
     def submit(self, *requests: EngineRequest) -> None:
         for request in requests:

@@ -147,6 +147,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.rig.engine.reconfigure(self.rig.settings)
         assert set(self.rig.scheduler._live) == live
 
+    @rule()
+    def kill(self) -> None:
+        self.rig.kill()
+
     @rule(seconds=st.floats(0, 0.1))
     def sleep(self, seconds: float) -> None:
         self.rig.clock.advance(seconds)

@@ -21,6 +21,13 @@ def serial_of(request: int) -> int:
     return request & ((1 << WORKER_SHIFT) - 1)
 
 
+class Past(msgspec.Struct, frozen=True, array_like=True):
+    """What a request has had from engines that died with it: the next one goes on from there."""
+
+    emitted: bytes = b""  # token ids, like a prompt's
+    started: bool = False  # its reader has heard that it started
+
+
 class EngineRequest(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="request"):
     """One sequence to generate."""
 
@@ -37,6 +44,7 @@ class EngineRequest(msgspec.Struct, frozen=True, array_like=True, kw_only=True, 
     booked: bool = False  # it was refused before and has come when it was told to
     leader: int | None = None  # a request with the same prompt, sent before, whose computed prompt is this one's too
     salt: bytes = b""  # tenant salt of the prefix cache, derived on the server
+    past: Past | None = None  # it was accepted before: no bound of the queue holds for it any more
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="cancel"):

@@ -225,8 +225,8 @@ class Engine:
     def _problem(self, request: EngineRequest) -> tuple[str | None, float, float]:
         """Why it is not taken now (None: it is), when to come back, and when its first token is expected."""
         scheduler, now = self.scheduler, self._clock.now()
-        if request.leader is not None and scheduler.is_live(request.leader):
-            return None, 0.0, 0.0  # let in with it
+        if request.past is not None or (request.leader is not None and scheduler.is_live(request.leader)):
+            return None, 0.0, 0.0  # let in before, or with it
         survey = survey_of(scheduler)
         tokens = len(request.prompt) // 4
         self._admission.saw_prompt(tokens)

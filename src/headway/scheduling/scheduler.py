@@ -119,12 +119,12 @@ class Scheduler:
         account = self.ledger.enter(request.lane, request.tenant, request.weight, max(self._now, request.arrival))
         sequence = Sequence(request, self._serial, self.context, self._ends, account, self._long_prompt)
         self._serial += 1
-        if self._promise.queue_s and request.lane is not Lane.FLEX:  # flex may wait as long as it takes
+        if self._promise.queue_s and request.lane is not Lane.FLEX and request.past is None:  # flex has all the time
             sequence.queue_end = request.arrival + self._promise.queue_s
         sequence.added, sequence.first_s = now, first_s
         self._live[sequence.id] = sequence
         leader = None if request.leader is None else self._live.get(request.leader)
-        if leader is not None and self._computes_for(leader, sequence):
+        if leader is not None and not sequence.started and self._computes_for(leader, sequence):
             self.waiting.follow(sequence, leader.id if leader.leader is None else leader.leader)
         else:
             self.waiting.add(sequence)

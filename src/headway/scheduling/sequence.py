@@ -97,6 +97,10 @@ class Sequence:
         self.started = False
         self.steady = 0  # known tokens below which it is a stream that neither begins, recomputes nor ends by length
         self.finish: Finish | None = None
+        if request.past is not None:
+            known.frombytes(request.past.emitted)
+            self.started = request.past.started or self.emitted > 0
+            self.peak = len(known) - 1 if self.emitted else 0
         self.tables: tuple[array[int], ...] = ()  # one array('I') of block indices per layer group
         self.room = 0  # tokens that the tables cover
         self.dropped: list[int] = []  # per layer group: leading blocks given back, for no layer sees them any more
