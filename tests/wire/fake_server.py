@@ -1,6 +1,8 @@
 """`headway serve` on fakes: `python fake_server.py PORT WORKERS DRAIN_S [CONFIG]`; prints the announcement."""
 
+import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ from headway.serving.supervisor import Supervisor
 if __name__ == "__main__":
     port, workers, drain_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     config = Path(sys.argv[4]) if len(sys.argv) > 4 else None
-    server = {"port": port, "api_workers": workers, "drain_s": drain_s}
-    overrides: dict[str, Any] = {"model": "fake", "server": server}
+    given = json.loads(os.environ.get("HEADWAY_TEST_SETTINGS", "{}"))
+    server = {"port": port, "api_workers": workers, "drain_s": drain_s, **given.pop("server", {})}
+    overrides: dict[str, Any] = {"model": "fake", "server": server, **given}
 
     def load() -> Settings:
         return load_settings(config, overrides)

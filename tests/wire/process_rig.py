@@ -1,5 +1,6 @@
 """A whole server in its real processes (parent, engine on the fake runner, API workers), and a stream in a thread."""
 
+import json
 import os
 import re
 import subprocess
@@ -29,17 +30,26 @@ class Server:
         self.http = httpx.Client(base_url=self.url, timeout=20)
 
     def children(self) -> dict[str, int]:
-        """Process ids by the last word of the command line: the module."""
-        found = {}
+        """Process ids by the last word of the command line: the module. Of several workers, one."""
+        return dict(self._processes())
+
+    def pids(self, module: str) -> list[int]:
+        return [pid for name, pid in self._processes() if name == module]
+
+    def _processes(self) -> Iterator[tuple[str, int]]:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
                 words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):
                 continue
             if parent == self.process.pid:
-                found[words[-1].decode()] = int(folder.name)
-        return found
+                yield words[-1].decode(), int(folder.name)
+
+    def metric(self, name: str) -> float:
+        found = re.search(rf"^{re.escape(name)} (\S+)$", self.http.get("/metrics").text, re.MULTILINE)
+        assert found, name
+        return float(found[1])
 
     def post(self, max_tokens: int = 3, stream: bool = False) -> httpx.Response:
         return self.http.post(TEXT, json={"prompt": "x", "max_tokens": max_tokens, "stream": stream})
@@ -47,11 +57,24 @@ class Server:
 
 @contextmanager
 def launch(
-    port: int = 0, workers: int = 1, drain_s: float = 5.0, step_s: float = 0.0, config: Path | None = None
+    port: int = 0,
+    workers: int = 1,
+    drain_s: float = 5.0,
+    step_s: float = 0.0,
+    config: Path | None = None,
+    settings: dict[str, Any] | None = None,
+    broken: Path | None = None,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Its log goes to stderr or, with `config`, to a file beside it (`log_of`)."""
+    """Its log goes to stderr or, with `config`, to a file beside it (`log_of`). `settings` by section; `broken`: while
+    there is such a file, no engine can be started."""
     path = os.pathsep.join([str(SOURCE), str(HERE)])
-    environment = {**os.environ, "PYTHONPATH": path, "HEADWAY_TEST_STEP_S": str(step_s)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "HEADWAY_TEST_STEP_S": str(step_s),
+        "HEADWAY_TEST_SETTINGS": json.dumps(settings or {}),
+        "HEADWAY_TEST_BROKEN": str(broken or ""),
+    }
     command = [sys.executable, str(HERE / "fake_server.py"), str(port), str(workers), str(drain_s)]
     with ExitStack() as stack:
         log: Any = subprocess.PIPE
@@ -94,14 +117,15 @@ def is_running(pid: int) -> bool:
 class Background:
     """A streamed request in a thread."""
 
-    def __init__(self, server: Server, max_tokens: int, **body: Any) -> None:
+    def __init__(self, server: Server, max_tokens: int, wait: bool = True, **body: Any) -> None:
+        """`wait` for its first bytes."""
         self.text = ""
         self.cut = False  # the connection ended in the middle
         self.first = threading.Event()
         body = {"prompt": "x", "max_tokens": max_tokens, "stream": True, **body}
         self._thread = threading.Thread(target=self._run, args=(server, body))
         self._thread.start()
-        assert self.first.wait(10)
+        assert not wait or self.first.wait(10)
 
     def _run(self, server: Server, body: dict[str, Any]) -> None:
         try:
@@ -109,9 +133,9 @@ class Background:
                 for part in response.iter_text():
                     self.text += part
                     self.first.set()
-        except httpx.RemoteProtocolError:
+        except (httpx.RemoteProtocolError, httpx.ReadError):
             self.cut = True
 
-    def result(self) -> list[str]:
-        self._thread.join(20)
+    def result(self, seconds: float = 20.0) -> list[str]:
+        self._thread.join(seconds)
         return sse(self.text)

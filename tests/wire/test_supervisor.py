@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import httpx
-from process_rig import HERE, SOURCE, TEXT, Background, is_running, serving
+from process_rig import HERE, SOURCE, TEXT, Background, is_running, launch, serving
 
 
 def test_serves_with_two_workers_and_drains_on_sigterm() -> None:
@@ -51,16 +52,15 @@ def test_a_second_signal_ends_it_at_once() -> None:
         assert "[DONE]" not in running.result() and running.cut
 
 
-def test_a_dead_engine_ends_streams_with_an_error_and_the_server_with_1() -> None:
-    with serving(step_s=0.05) as server:
-        running = Background(server, max_tokens=400)
-        os.kill(server.children()["fake_engine"], signal.SIGKILL)
-        events = running.result()
-        error = json.loads(events[-2])["error"]
-        assert events[-1] == "[DONE]" and error["code"] == "engine_unavailable" and "SIGKILL" in error["message"]
-        assert server.process.wait(10) == 1
-        assert server.process.stderr is not None
-        assert "the engine has ended (killed by SIGKILL)" in server.process.stderr.read()
+def test_an_engine_that_cannot_start_ends_the_server_with_1(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.touch()
+    with launch(broken=broken) as process:
+        assert process.wait(30) == 1
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert "the model is broken" in said and "the engine has ended (exit code 1)" in said
+        assert "Traceback" not in said
 
 
 def test_children_do_not_outlive_the_parent() -> None:

@@ -2,7 +2,6 @@
 
 from headway.client.answer import Answer, Chunk, Restarted, Usage
 from headway.client.async_client import AsyncClient
-from headway.client.breaker import CircuitBreaker
 from headway.client.errors import (
     APIStatusError,
     CircuitOpen,
@@ -16,6 +15,7 @@ from headway.client.retry import Retry
 from headway.client.stream import AsyncStream, OnDrop
 from headway.client.sync_client import Client, Stream
 from headway.client.transport import Timing
+from headway.core.breaker import CircuitBreaker
 
 __all__ = [
     "APIStatusError",

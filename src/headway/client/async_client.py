@@ -5,12 +5,12 @@ from types import TracebackType
 from typing import Any, Self, get_args
 
 from headway.client.answer import Answer, answer_of
-from headway.client.breaker import CircuitBreaker
 from headway.client.deadline import Deadline
 from headway.client.retry import Retry
 from headway.client.server import Server
 from headway.client.stream import AsyncStream, OnDrop, StreamRequest
 from headway.client.transport import Timing, Transport
+from headway.core.breaker import CircuitBreaker
 from headway.core.errors import InvalidRequest
 
 CHAT = "/chat/completions"

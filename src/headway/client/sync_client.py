@@ -6,11 +6,11 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from headway.client.answer import Answer, Chunk, Restarted, Usage
 from headway.client.async_client import AsyncClient, Messages, Prompt
-from headway.client.breaker import CircuitBreaker
 from headway.client.loop_thread import LoopThread
 from headway.client.retry import Retry
 from headway.client.stream import AsyncStream, OnDrop
 from headway.client.transport import Timing
+from headway.core.breaker import CircuitBreaker
 
 T = TypeVar("T")
 

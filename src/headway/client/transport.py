@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from headway.client.breaker import CircuitBreaker
 from headway.client.deadline import Deadline
 from headway.client.errors import APIStatusError, CircuitOpen, ClientError, ConnectionFailed, DeadlineExceeded
 from headway.client.retry import Retry, retry_after
+from headway.core.breaker import CircuitBreaker
 from headway.core.clock import Clock, MonotonicClock
 from headway.core.errors import InvalidRequest
 

@@ -29,6 +29,7 @@ class ServerSettings(Section):
     idle_connection_s: int = Field(120, ge=1)  # longer than common proxies' 60-90 s
     drain_s: float = Field(30.0, ge=0)  # what running requests get to finish in at shutdown
     start_s: float = Field(300.0, gt=0)  # the engine must be ready within this
+    hang_s: float = Field(2.0, ge=0.1)  # without a sign of life, beside 20 times a step's time, an engine is replaced
     journal_mb: int = Field(64, ge=1)  # memory for events of resumable streams, in each API worker
     journal_s: float = Field(300.0, gt=0)  # they are kept for so long after a stream's end
     store_path: Path | None = None  # of the file with the stored responses; None: in the user's data folder

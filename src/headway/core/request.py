@@ -6,6 +6,8 @@ from headway.core.lane import Lane
 from headway.core.sampling import Sampling
 
 WORKER_SHIFT = 40
+LIFE_SHIFT = 28  # a worker's serials begin anew here at each of its starts, so that no id comes twice
+LIVES = 1 << (WORKER_SHIFT - LIFE_SHIFT)
 
 
 def request_id(worker: int, serial: int) -> int:

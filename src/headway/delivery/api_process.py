@@ -15,7 +15,7 @@ from headway.core.config import Settings
 from headway.core.errors import ModelError
 from headway.delivery.app import create_app
 from headway.delivery.http_protocol import HttpProtocol
-from headway.serving.child import ENGINE_DIED, Child
+from headway.serving.child import ENGINE_AWAY, ENGINE_DIED, Absence, Child
 from headway.serving.frontend import Frontend, load_frontend
 
 READY_POLL_S = 0.02
@@ -64,8 +64,11 @@ async def serve(frontend: Frontend, child: Child) -> None:
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
 
     def command(line: str) -> None:
-        if line.startswith(ENGINE_DIED):
-            loop.call_soon_threadsafe(frontend.engine_died, line.removeprefix(ENGINE_DIED).strip())
+        word, _, rest = line.partition(" ")
+        if word == ENGINE_DIED:
+            loop.call_soon_threadsafe(frontend.engine_died, rest)
+        elif word == ENGINE_AWAY:
+            loop.call_soon_threadsafe(frontend.engine_away, Absence.from_json(rest))
 
     async def announce() -> None:
         while not server.started or frontend.trouble() is not None:  # noqa: ASYNC110  uvicorn has no event for it
@@ -93,7 +96,7 @@ def main() -> None:
     spec = child.spec
     folder = Path(spec.metrics_dir) if spec.metrics_dir else None
     try:
-        frontend = load_frontend(spec.settings, spec.address, spec.worker, folder)
+        frontend = load_frontend(spec.settings, spec.address, spec.worker, spec.life, folder)
     except ModelError as error:
         child.fail(error.message)
     uvloop.run(serve(frontend, child))

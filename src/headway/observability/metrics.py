@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -33,10 +34,21 @@ GENERATED_TOKENS = 1
 LIVE = 2
 RESUMED = 3
 JOURNAL_BYTES = 4
-FIRST_OUTCOME = 5
+REPLAYED = 5
+FIRST_OUTCOME = 6
 FIRST_HISTOGRAM = FIRST_OUTCOME + len(OUTCOMES)
 HISTOGRAM_SLOTS = len(SECONDS) + 2  # one count per bucket, +Inf included, and the sum
 SLOT_COUNT = FIRST_HISTOGRAM + len(HISTOGRAMS) * HISTOGRAM_SLOTS
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """The engine's, as this worker sees it."""
+
+    ready: bool
+    restarts: int  # since this worker was started
+    breaker: str  # closed, open or half_open
+    openings: int  # of the breaker
 
 
 class Metrics:
@@ -72,6 +84,10 @@ class Metrics:
         """A reader has come back to a stream."""
         self._values[RESUMED] += 1.0
 
+    def replayed(self, requests: int) -> None:
+        """Requests given to another engine, since theirs had died."""
+        self._values[REPLAYED] += requests
+
     def journal(self, change: int) -> None:
         """Bytes kept of resumable streams."""
         self._values[JOURNAL_BYTES] += change
@@ -81,26 +97,42 @@ class Metrics:
         self._values[PROMPT_TOKENS] += prompt_tokens
         self._values[GENERATED_TOKENS] += generated_tokens
 
-    def render(self, load: Load | None, ready: bool) -> bytes:
+    def render(self, load: Load | None, engine: EngineState) -> bytes:
         """The text that Prometheus scrapes; `load` is the engine's newest."""
         registry = CollectorRegistry()
-        registry.register(_Snapshot(self._slots.totals(), load, ready))
+        registry.register(_Snapshot(self._slots.totals(), load, engine))
         return generate_latest(registry)
 
 
 class _Snapshot(Collector):
-    def __init__(self, totals: list[float], load: Load | None, ready: bool) -> None:
+    def __init__(self, totals: list[float], load: Load | None, engine: EngineState) -> None:
         self._totals = totals
         self._load = load
-        self._ready = ready
+        self._engine = engine
 
     def collect(self) -> Iterable[Metric]:
         yield from self._requests()
         for index, (name, help) in enumerate(HISTOGRAMS):
             yield self._histogram(index, name, help)
-        yield GaugeMetricFamily("headway_ready", "1 while the server would take a request.", value=float(self._ready))
+        yield from self._state()
         if self._load is not None:
             yield from _engine(self._load)
+
+    def _state(self) -> Iterator[Metric]:
+        engine = self._engine
+        yield GaugeMetricFamily("headway_ready", "1 while the server would take a request.", value=float(engine.ready))
+        restarts = "Engines that have taken over from one that died."
+        yield CounterMetricFamily("headway_engine_restarts", restarts, value=float(engine.restarts))
+        replayed = "Requests given to another engine, which goes on with them."
+        yield CounterMetricFamily("headway_engine_replayed_requests", replayed, value=self._totals[REPLAYED])
+        breaker = GaugeMetricFamily(
+            "headway_engine_breaker", "1 for the state of the circuit breaker before the engine.", labels=["state"]
+        )
+        for state in ("closed", "open", "half_open"):
+            breaker.add_metric([state], float(state == engine.breaker))
+        yield breaker
+        openings = "Times that the circuit breaker before the engine has opened."
+        yield CounterMetricFamily("headway_engine_breaker_openings", openings, value=float(engine.openings))
 
     def _requests(self) -> Iterator[Metric]:
         totals = self._totals

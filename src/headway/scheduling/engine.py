@@ -26,6 +26,7 @@ from headway.scheduling.tuning import Tuner
 
 Publish = Callable[[int, StepMessage], None]  # worker's index, what it gets
 OnStep = Callable[[StepRecord], None]
+OnBegin = Callable[[Plan, float], None]
 
 
 # The gate has already let it in from a load a step older: the exact check turns away only what is clearly too late.
@@ -53,8 +54,10 @@ class Engine:
         publish: Publish,
         on_step: OnStep | None = None,
         costs: CostModel | None = None,
+        on_begin: OnBegin | None = None,
     ) -> None:
-        """`costs`: what an earlier life learned of this runner on this machine."""
+        """`costs`: what an earlier life learned of this runner on this machine. `on_begin` hears of each step that is
+        about to be computed, and how many seconds that will take, as far as is known."""
         self.costs = costs or CostModel()
         self.scheduler = Scheduler(runner.info, settings, self.costs)
         self._runner = runner
@@ -62,6 +65,7 @@ class Engine:
         self._epoch = epoch
         self._publish = publish
         self._on_step = on_step
+        self._on_begin = on_begin
         self._settings = settings
         self.tuner = Tuner(
             settings.tuning, settings.promise, self.scheduler.policy, self.scheduler.pace, self.scheduler.capacity
@@ -80,6 +84,12 @@ class Engine:
     def submit(self, message: ToEngine) -> None:
         """Takes a request or a cancel; the next step acts on it."""
         self._inbox.append(message)
+
+    def abandon(self, worker: int) -> None:
+        """Cancels all that an API worker has asked for: it was started anew, and nobody reads it any more."""
+        for id in self.scheduler.live_ids():
+            if worker_of(id) == worker:
+                self._inbox.append(Cancel(id=id, epoch=self._epoch, reason="its API worker has ended"))
 
     def next_wake(self, now: float) -> float | None:
         """When to call `step` next: `now` if there is something to do, None if only a message can bring it."""
@@ -169,6 +179,8 @@ class Engine:
             self._outbox += plan.emissions
             return self._send()
         planned = clock.now()
+        if self._on_begin is not None:
+            self._on_begin(plan, self.costs.predict(plan.load))
         self._runner.submit(plan.batch)
         submitted = clock.now()
         self._outbox += plan.emissions

@@ -86,6 +86,9 @@ class Scheduler:
     def is_live(self, request: int) -> bool:
         return request in self._live
 
+    def live_ids(self) -> list[int]:
+        return list(self._live)
+
     def backlog(self) -> int:
         """Tokens to compute before every live sequence is down to one uncomputed token."""
         waiting = sum([self.waiting.tokens(lane) for lane in Lane])

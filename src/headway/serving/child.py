@@ -2,7 +2,7 @@
 
 The parent writes one line of JSON, the ProcessSpec, to the child's stdin, and later one line per Command; the end of
 that pipe means that the parent is gone, and then the child goes too, whatever it is doing. The child answers on its
-stdout with the line "ready".
+stdout with the line "ready", and the engine with a line for each change of its settings.
 """
 
 import gc
@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import NoReturn, Self, TextIO
 
 from headway.core.config import Settings
@@ -22,7 +22,26 @@ log = logging.getLogger(__name__)
 READY = "ready"
 RELOAD = "reload"  # command to the engine; the rest of the line is the JSON of the live settings
 ENGINE_DIED = "engine_died"  # command to API workers; the rest of the line says why
+ENGINE_AWAY = "engine_away"  # command to API workers: it is being restarted; the rest of the line is an Absence
+SETTINGS = "settings"  # line from the engine; the rest is the JSON of the live settings, which have changed
 ORPHANED = 3  # exit code
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """The engine has died and will be started again."""
+
+    epoch: int  # of the dead one
+    why: str
+    again_s: float  # seconds until that
+    fruitless: bool  # no request advanced in its life
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        return cls(**json.loads(line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +52,8 @@ class ProcessSpec:
     address: str  # of the engine's socket
     epoch: int
     worker: int = 0
+    life: int = 0  # how often this worker was started before
+    board: str | None = None  # path of the engine's StepBoard
     listen_fd: int = -1
     peer_fd: int = -1  # where this worker listens for the others, if there are others
     peers: tuple[int, ...] = ()  # ports of all workers' such sockets, on 127.0.0.1
@@ -87,7 +108,11 @@ class Child:
         gc.collect()
         gc.freeze()
         gc.enable()
-        print(READY, flush=True)
+        self.tell(READY)
+
+    def tell(self, line: str) -> None:
+        """Tells the parent."""
+        print(line, flush=True)
 
     def fail(self, message: str) -> NoReturn:
         """Ends the process with an error that needs no traceback."""

@@ -15,14 +15,17 @@ from headway.core.events import Load, StepMessage
 from headway.core.request import Cancel, EngineRequest, ToEngine, serial_of, worker_of
 from headway.core.runner import Runner
 from headway.scheduling.engine import Engine
-from headway.serving.child import Child
+from headway.scheduling.plan import Plan
+from headway.serving.child import SETTINGS, Child
 from headway.serving.ipc import EngineSocket, Hello, Outbound, Reconfigure, Step, Welcome, WorkerStalled
 from headway.serving.learned_costs import costs_path, read_costs, write_costs
 from headway.serving.settings_hub import SettingsHub
+from headway.serving.step_board import StepBoard
 
 log = logging.getLogger("headway.serving.engine_process")  # __name__ is __main__ in its process
 
 HEARTBEAT_S = 0.25
+PATIENCE = 20.0  # times its predicted time, and server.hang_s, that a step may take before it counts as hung
 START_POLL_S = 0.01  # while the model is being loaded
 TIDY_S = 10.0  # between two collections of garbage while idle
 MOST_YOUNG = 50_000  # objects that may pile up before Python collects garbage all the same
@@ -32,8 +35,18 @@ LoadRunner = Callable[[], Runner]
 class EngineLoop:
     """Joins one engine to its socket. `run` returns after `stop`, which any thread or signal handler may call."""
 
-    def __init__(self, socket: EngineSocket, settings: Settings, epoch: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        socket: EngineSocket,
+        settings: Settings,
+        epoch: int,
+        clock: Clock | None = None,
+        board: StepBoard | None = None,
+        on_settings: Callable[[str], None] = lambda settings: None,
+    ) -> None:
+        """`board`: where the parent sees what it does. `on_settings` hears the live settings, when they change."""
         self._socket = socket
+        self._board = board
         self._settings = settings
         self._epoch = epoch
         self._clock = clock or MonotonicClock()
@@ -46,7 +59,8 @@ class EngineLoop:
         self._beat = 0.0
         self._tidied = 0.0
         self._stopping = False
-        self._hub = SettingsHub(settings, epoch, self._send)
+        self._lives: dict[int, int] = {}  # of workers: how often each was started
+        self._hub = SettingsHub(settings, epoch, self._send, on_settings)
         self.command = self._hub.command  # takes a line from the parent; any thread may call
 
     def stop(self) -> None:
@@ -80,7 +94,15 @@ class EngineLoop:
                 self._runner = load_runner()
                 self._costs_path = costs_path(self._runner.info.fingerprint, self._settings.engine.threads)
                 costs = read_costs(self._costs_path)
-                engine = Engine(self._runner, self._settings, self._clock, self._epoch, self._publish, costs=costs)
+                engine = Engine(
+                    self._runner,
+                    self._settings,
+                    self._clock,
+                    self._epoch,
+                    self._publish,
+                    costs=costs,
+                    on_begin=self._begin if self._board is not None else None,
+                )
                 engine.warm_up()
                 self._engine = engine
             except BaseException as error:  # raised again below
@@ -118,10 +140,22 @@ class EngineLoop:
             scheduler.blocks.capacity,
         )
 
+    def _begin(self, plan: Plan, predicted_s: float) -> None:
+        """A step is about to be computed."""
+        assert self._board is not None
+        work = plan.batch.work
+        self._board.begin((s.id, w.start, len(w.tokens)) for s, w in zip(plan.sequences, work, strict=True))
+        self._board.beat(self._clock.now(), self._settings.server.hang_s + PATIENCE * predicted_s)
+
     def _turn(self, engine: Engine) -> None:
+        if self._board is not None:
+            self._board.beat(self._clock.now(), self._settings.server.hang_s)
         self._receive()
         self._hub.poll(engine.reconfigure)
+        steps = engine.scheduler.counters.steps
         worked = engine.step()
+        if self._board is not None and engine.scheduler.counters.steps > steps:
+            self._board.end()
         self._log_decisions(engine)
         self._heartbeat()
         if worked:
@@ -147,14 +181,25 @@ class EngineLoop:
         while (arrived := self._socket.receive()) is not None:
             worker, message = arrived
             if isinstance(message, Hello):
-                self._seen.setdefault(worker, 0)
-                self._greet(worker)
+                self._hear(worker, message.life)
             elif message.epoch != self._epoch:
                 log.info("dropped a message of epoch %d", message.epoch)
             elif self._engine is None:
                 self._early.append((worker, message))
             else:
                 self._take(worker, message)
+
+    def _hear(self, worker: int, life: int) -> None:
+        """A worker is there. If it was started anew, what it had asked for before is nobody's."""
+        if self._lives.setdefault(worker, life) != life:
+            log.info("API worker %d was started anew: its former requests are cancelled", worker)
+            self._lives[worker], self._seen[worker] = life, 0
+            self._lost.discard(worker)
+            self._early = [entry for entry in self._early if entry[0] != worker]
+            if self._engine is not None:
+                self._engine.abandon(worker)
+        self._seen.setdefault(worker, 0)
+        self._greet(worker)
 
     def _take(self, worker: int, message: ToEngine | Reconfigure) -> None:
         assert self._engine is not None
@@ -249,7 +294,11 @@ def main(load_runner: Callable[[Settings], Runner] | None = None) -> None:
     """Entry point of the process; `load_runner` is for tests that want another runner."""
     child = Child.start()
     settings = child.spec.settings
-    loop = EngineLoop(EngineSocket(child.spec.address), settings, child.spec.epoch)
+    board = StepBoard(Path(child.spec.board)) if child.spec.board else None
+    socket = EngineSocket(child.spec.address)
+    loop = EngineLoop(
+        socket, settings, child.spec.epoch, board=board, on_settings=lambda live: child.tell(f"{SETTINGS} {live}")
+    )
     signal.signal(signal.SIGTERM, lambda *_: loop.stop())
     child.on_command(loop.command)
     load = load_runner or _load

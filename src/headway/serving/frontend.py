@@ -17,10 +17,11 @@ from headway.core.request import EngineRequest
 from headway.core.sampling import Sampling
 from headway.model.detokenizer import Detokenizer
 from headway.model.text import TextModel, load_text
-from headway.observability.metrics import Metrics
+from headway.observability.metrics import EngineState, Metrics
 from headway.serving.answer_form import answer_form
 from headway.serving.answer_parser import AnswerParser
 from headway.serving.answer_stream import AnswerStream
+from headway.serving.child import Absence
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.engine_link import EngineLink
 from headway.serving.form_check import FormCheck
@@ -47,6 +48,7 @@ class Frontend:
         address: str,
         *,
         worker: int = 0,
+        life: int = 0,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -55,7 +57,8 @@ class Frontend:
         self.now = self._clock.now
         self.metrics = metrics or Metrics()
         self.worker = worker
-        self._link = EngineLink(address, worker, self._clock, settings.server.stream_buffer)
+        self._link = EngineLink(address, worker, self._clock, settings.server.stream_buffer, life)
+        self._link.on_replay = self.metrics.replayed
         self._gate = Gate(self._link, settings)
         self._settings = LiveSettings(self._link, settings, self._gate.reconfigure)
         self._pool = TextPool(PromptEncoder(text))
@@ -109,6 +112,11 @@ class Frontend:
     def trouble(self) -> str | None:
         """Why a request would be turned away with 503, or None while the server is ready."""
         return "the server is shutting down" if self._gate.draining else self._link.trouble()
+
+    def engine_state(self) -> EngineState:
+        """For the metrics."""
+        link = self._link
+        return EngineState(self.trouble() is None, link.restarts, link.breaker.state, link.breaker.openings)
 
     # Settings.
 
@@ -219,6 +227,10 @@ class Frontend:
                 await asyncio.wait_for(self._idle.wait(), seconds)
         self._link.shut(EngineUnavailable("the server is shutting down", code="shutting_down"))
 
+    def engine_away(self, absence: Absence) -> None:
+        """The parent says that the engine has died and will be started again: whatever runs waits for that."""
+        self._link.went(absence)
+
     def engine_died(self, why: str) -> None:
         """The parent says that the engine is gone for good: whatever runs ends with an error now."""
         self._link.shut(EngineUnavailable(f"the engine has stopped: {why}"))
@@ -248,8 +260,8 @@ def _engine_request(
     )
 
 
-def load_frontend(settings: Settings, address: str, worker: int, metrics_dir: Path | None) -> Frontend:
+def load_frontend(settings: Settings, address: str, worker: int, life: int, metrics_dir: Path | None) -> Frontend:
     """An API worker's frontend on the model of `settings`. Raises ModelError."""
     assert settings.model is not None, "the parent resolves the model"
     text = load_text(Path(settings.model))
-    return Frontend(text, settings, address, worker=worker, metrics=Metrics(metrics_dir, worker))
+    return Frontend(text, settings, address, worker=worker, life=life, metrics=Metrics(metrics_dir, worker))

@@ -11,10 +11,9 @@ from headway.core.events import Load, Outlook
 from headway.core.lane import Lane
 from headway.scheduling.outlook import UNKNOWN_END_S, Newcomer, find_share, unloaded_s, wait_needed
 from headway.serving.bookings import Bookings
-from headway.serving.engine_link import EngineLink
+from headway.serving.engine_link import LOADING_RETRY_S, EngineLink
 from headway.serving.request import Request
 
-LOADING_RETRY_S = 2.0
 DRAIN_RETRY_S = 5.0  # time for another server, or the next start of this one, to take over
 TOKENS_PER_CHAR = 0.25  # for the estimate before tokenising, until it is learned
 LEARN = 0.05  # weight of one prompt in it
@@ -64,10 +63,12 @@ class Gate:
         prompt, which is computed once."""
         if self.draining:
             raise EngineUnavailable("the server is shutting down", retry_after_s=DRAIN_RETRY_S, code="shutting_down")
-        trouble = self._link.trouble()
+        refusal = self._link.refusal()
         load = self._link.load
-        if trouble is not None or load is None:
-            raise EngineUnavailable(trouble or "the model is still loading", retry_after_s=LOADING_RETRY_S)
+        if refusal is not None:
+            raise refusal
+        if load is None:
+            raise EngineUnavailable("the model is still loading", retry_after_s=LOADING_RETRY_S)
         chars = 0 if leader else request.prompt.size
         tokens = int(chars * self._tokens_per_char)
         self._check_queue(load, request.lane, tokens)
@@ -115,6 +116,7 @@ class Gate:
         outlook, now = load.outlook, self._link.now()
         if outlook is None:
             return
+        now += self._link.absence_s  # nothing begins before
         unseen, unseen_tokens = self._ahead(outlook, request, booked)
         newcomer = Newcomer(
             tokens,

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 # Messages queued for one peer. A worker gets at most one per step, and only for its own live requests, so it must
 # have been stuck for minutes to fill this.
 HIGH_WATER = 65_536
+RECONNECT_MS = 20  # between looks for an engine that has been restarted
 BURST = 64  # messages taken at once before the event loop gets its turn
 
 
@@ -25,6 +26,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     """A worker makes itself known; repeated while the engine is silent."""
 
     worker: int
+    life: int = 0  # counts its starts: requests of an earlier one belong to nobody
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="welcome"):
@@ -151,6 +153,7 @@ class WorkerSocket:
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 200)
         self._socket.setsockopt(zmq.IDENTITY, identity(worker))
+        self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self._socket.set_hwm(HIGH_WATER)
         self._socket.connect(address)
         self._on_message = on_message

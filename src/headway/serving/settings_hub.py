@@ -22,7 +22,11 @@ Apply = Callable[[Settings], None]
 class SettingsHub:
     """Changes are merged, checked and applied one after the other, on the engine's thread between two steps."""
 
-    def __init__(self, settings: Settings, epoch: int, send: Send) -> None:
+    def __init__(
+        self, settings: Settings, epoch: int, send: Send, on_change: Callable[[str], None] = lambda settings: None
+    ) -> None:
+        """`on_change` gets the live settings as JSON: the next engine is to start with them."""
+        self._on_change = on_change
         self.current = settings
         self._epoch = epoch
         self._send = send
@@ -63,6 +67,7 @@ class SettingsHub:
             apply(after)
             self.current = after
             self._version += 1
+            self._on_change(live_json(after))
             self.tell(list(self._told))
         log.info(
             "%s: %s", what, ", ".join(f"{name} {how}" for name, how in different.items()) or "nothing is different"

@@ -1,103 +1,71 @@
-"""The parent process: binds the port, starts the engine and the API workers, watches them, and passes signals on.
+"""The parent process: binds the port, starts the engine and the API workers, watches them, starts anew what dies or
+hangs, and passes signals on.
 
 It owns no requests, and imports neither web framework nor numpy, so that nothing a request does can harm it.
 """
 
+import json
 import logging
-import os
 import queue
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 
-from headway.core.config import LIVE, Settings, problems
+from headway.core.config import LIVE, Settings, problems, with_changes
 from headway.core.live_settings import differences, live_json
 from headway.serving.address import engine_address
-from headway.serving.child import ENGINE_DIED, READY, RELOAD, ProcessSpec
+from headway.serving.child import ENGINE_AWAY, ENGINE_DIED, RELOAD, Absence, ProcessSpec
 from headway.serving.listener import listen, url
+from headway.serving.process import (
+    HANGUP,
+    Exited,
+    Happening,
+    Process,
+    Ready,
+    ReloadAsked,
+    SettingsTold,
+    Signalled,
+    describe,
+)
+from headway.serving.step_board import StepBoard
 
 log = logging.getLogger(__name__)
 
-HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
 ECHO_S = 0.3  # `timeout` and shells signal a process and its group: the same signal, told twice
 EXIT_GRACE_S = 5.0  # beyond the drain time, before a child is killed
+LOOK_S = 0.1  # between two looks whether the engine hangs
+# Before a start, by how many lives before it were fruitless.
+PAUSES_S = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+FRUITFUL_S = 10.0  # an API worker that has lived for so long has not died of its start
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    process: "Process"
+class Post:
+    """One place for a child: who holds it now, and when the next one starts if nobody does."""
 
+    def __init__(self, module: str, spec: ProcessSpec) -> None:
+        self.module = module
+        self.spec = spec
+        self.process: Process | None = None
+        self.begun = 0.0
+        self.due: float | None = None  # when it is to be started
+        self.fruitless = 0  # lives in a row that brought nothing
 
-@dataclass(frozen=True, slots=True)
-class Exited:
-    process: "Process"
-    code: int
-
-
-@dataclass(frozen=True, slots=True)
-class Signalled:
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReloadAsked:
-    pass
-
-
-Happening = Ready | Exited | Signalled | ReloadAsked
-
-
-class Process:
-    """One child. A thread reads its stdout, so that everything it does arrives in one queue."""
-
-    def __init__(self, name: str, module: str, spec: ProcessSpec, happenings: "queue.SimpleQueue[Happening]") -> None:
-        self.name = name
-        self._happenings = happenings
-        with _no_hangup():
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", "headway.serving.child_start", module],
-                env={"OPENBLAS_NUM_THREADS": "1", **os.environ},  # numpy's own threads, for which there is no work
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                pass_fds=[fd for fd in (spec.listen_fd, spec.peer_fd) if fd >= 0],
-                process_group=0,  # Ctrl-C is for the parent, which passes it on in its own way
-            )
-        self.alive = True
-        self.command(spec.to_json())
-        threading.Thread(target=self._watch, name=name, daemon=True).start()
-
-    def command(self, line: str) -> None:
-        assert self._popen.stdin is not None
-        try:
-            self._popen.stdin.write(line + "\n")
-            self._popen.stdin.flush()
-        except BrokenPipeError:
-            pass  # it is gone, and _watch says so
-
-    def _watch(self) -> None:
-        assert self._popen.stdout is not None
-        for line in self._popen.stdout:
-            if line.rstrip() == READY:
-                self._happenings.put(Ready(self))
-            else:
-                sys.stderr.write(line)  # some library has printed
-        self._happenings.put(Exited(self, self._popen.wait()))
-
-    def signal(self, number: int) -> None:
-        if self.alive:
-            self._popen.send_signal(number)
+    def fell(self, fruitful: bool) -> float:
+        """Its holder has ended. Seconds until the next one starts."""
+        self.fruitless = 0 if fruitful else self.fruitless + 1
+        pause = PAUSES_S[min(self.fruitless, len(PAUSES_S) - 1)]
+        self.due = time.monotonic() + pause
+        return pause
 
 
 class Supervisor:
-    """`run` serves until a signal or a death, and returns the exit code."""
+    """`run` serves until a signal, and returns the exit code. What ends before all were ready ends the server."""
 
     def __init__(
         self,
@@ -114,14 +82,21 @@ class Supervisor:
         self._engine_module = engine_module
         self._api_module = api_module
         self._happenings: queue.SimpleQueue[Happening] = queue.SimpleQueue()
-        self._engine: Process | None = None
-        self._workers: list[Process] = []
+        self._posts: list[Post] = []  # the engine's is the first
         self._ready: set[Process] = set()
         self._exit_code = 0
 
     @property
+    def _engine(self) -> Post:
+        return self._posts[0]
+
+    @property
+    def _workers(self) -> list[Process]:
+        return [post.process for post in self._posts[1:] if post.process is not None and post.process.alive]
+
+    @property
     def _children(self) -> list[Process]:
-        return [p for p in (self._engine, *self._workers) if p is not None and p.alive]
+        return [p.process for p in self._posts if p.process is not None and p.process.alive]
 
     def run(self, announce: Callable[[str], None] = lambda line: print(line, flush=True)) -> int:
         """`announce` gets one line with the URL once the server is ready."""
@@ -135,8 +110,12 @@ class Supervisor:
             stack.enter_context(listener)
             address = stack.enter_context(engine_address())
             shared = server.api_workers > 1
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-metrics-")) if shared else None
-            spec = ProcessSpec(self._settings, address, epoch=1, metrics_dir=folder)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-"))
+            board = Path(folder) / "board"
+            self._board = StepBoard.make(board)
+            stack.callback(self._board.close)
+            metrics = folder if shared else None
+            spec = ProcessSpec(self._settings, address, epoch=1, metrics_dir=metrics, board=str(board))
             stack.enter_context(self._signals())
             try:
                 self._start(spec, listener, stack)
@@ -165,13 +144,25 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _start(self, spec: ProcessSpec, listener: socket.socket, stack: ExitStack) -> None:
-        self._engine = Process("engine", self._engine_module, spec, self._happenings)
+        self._posts = [Post(self._engine_module, spec)]
         count = self._settings.server.api_workers
         peers = [stack.enter_context(listen("127.0.0.1", 0)) for _ in range(count)] if count > 1 else []
         spec = replace(spec, listen_fd=listener.fileno(), peers=tuple(peer.getsockname()[1] for peer in peers))
         for index in range(count):
             worker = replace(spec, worker=index, peer_fd=peers[index].fileno() if peers else -1)
-            self._workers.append(Process(f"API worker {index}", self._api_module, worker, self._happenings))
+            self._posts.append(Post(self._api_module, worker))
+        for post in self._posts:
+            self._fill(post)
+
+    def _fill(self, post: Post) -> None:
+        """Starts a child."""
+        engine = post is self._engine
+        if engine:
+            self._board.clear()
+        name = "engine" if engine else f"API worker {post.spec.worker}"
+        post.due, post.begun = None, time.monotonic()
+        spec = replace(post.spec, settings=self._settings)
+        post.process = Process(name, post.module, spec, self._happenings)
 
     def _wait_ready(self) -> bool:
         """True when every child is ready; otherwise everything is shut down."""
@@ -188,13 +179,61 @@ class Supervisor:
         return True
 
     def _serve(self) -> None:
-        happening = None
-        while not self._ends(happening):
+        looked = time.monotonic()
+        while True:
+            happening = self._next(looked + LOOK_S)
+            if isinstance(happening, Signalled):
+                self._ends(happening)
+                break
+            if isinstance(happening, Exited):
+                self._fell(happening)
             if self._reload_due:
                 self._reload_due = False
                 self._reload()
-            happening = self._next()
+            now = time.monotonic()
+            if now >= looked + LOOK_S:
+                self._look(now, pause=now - looked)
+                looked = now
         self._shut_down()
+
+    def _look(self, now: float, pause: float) -> None:
+        """Starts who is due, and kills an engine that hangs. After a `pause` in which this process itself did not run,
+        the others may not have run either."""
+        engine = self._engine.process
+        for post in self._posts:
+            if post.due is not None and now >= post.due:
+                self._fill(post)
+        if engine is None or not engine.alive or pause > 5 * LOOK_S:
+            return
+        if engine not in self._ready:
+            late, what = now - self._engine.begun - self._settings.server.start_s, "is not ready"
+        else:
+            late, what = self._board.overdue(now), "gives no sign of life"
+        if late > 0:
+            log.error("the engine %s; it is killed", what)
+            engine.signal(signal.SIGKILL)
+            self._ready.discard(engine)  # once is enough
+
+    def _fell(self, exited: Exited) -> None:
+        """A child has ended by itself, and will be started anew."""
+        post = next((p for p in self._posts if p.process is exited.process), None)
+        if post is None:
+            return
+        why = describe(exited.code)
+        if post is self._engine:
+            fruitful = self._board.steps > 0
+            pause = post.fell(fruitful)
+            absence = Absence(post.spec.epoch, why, pause, not fruitful)
+            post.spec = replace(post.spec, epoch=post.spec.epoch + 1)
+            for worker in self._workers:
+                worker.command(f"{ENGINE_AWAY} {absence.to_json()}")
+        else:
+            pause = post.fell(time.monotonic() - post.begun > FRUITFUL_S)
+            post.spec = replace(post.spec, life=post.spec.life + 1)
+        again = f"again in {pause:g} s" if pause else "again"
+        log.error("the %s has ended (%s); it is started %s", exited.process.name, why, again)
+        if not pause:
+            self._fill(post)
 
     def _reload(self) -> None:
         """Reads the settings again and hands the live ones to the engine, which tells the workers."""
@@ -210,8 +249,11 @@ class Supervisor:
         for name, change in differences(self._settings, settings).items():
             if name.split(".")[0] not in LIVE:
                 log.warning("SIGHUP: %s needs a restart (%s)", name, change)
-        assert self._engine is not None
-        self._engine.command(f"{RELOAD} {live_json(settings)}")
+        engine = self._engine.process
+        if engine is not None and engine.alive:
+            engine.command(f"{RELOAD} {live_json(settings)}")
+        else:  # the next one starts with them
+            self._settings = with_changes(self._settings, json.loads(live_json(settings)))
 
     def _next(self, end: float | None = None) -> Happening | None:
         """The next thing that happens; None once `end` has passed."""
@@ -223,12 +265,15 @@ class Supervisor:
             self._ready.add(happening.process)
         elif isinstance(happening, Exited):
             happening.process.alive = False
+        elif isinstance(happening, SettingsTold):
+            self._settings = with_changes(self._settings, json.loads(happening.json))
         elif isinstance(happening, ReloadAsked):
             self._reload_due = True  # during start-up: as soon as the server is ready
         return happening
 
     def _ends(self, happening: Happening | None) -> bool:
-        """Whether this is the end of serving. A child that dies takes the rest with it, and the exit code is 1."""
+        """Whether this is the end of serving, at start and at shutdown: a child that dies takes the rest with it, and
+        the exit code is 1."""
         if isinstance(happening, Signalled):
             log.info("%s: shutting down", signal.Signals(happening.number).name)
             return True
@@ -236,17 +281,23 @@ class Supervisor:
             why = describe(happening.code)
             log.error("the %s has ended (%s); shutting down", happening.process.name, why)
             self._exit_code = 1
-            if happening.process is self._engine:
-                for worker in self._workers:
-                    worker.command(f"{ENGINE_DIED} {why}")
+            if happening.process is self._engine.process:
+                self._engine_is_gone(why)
             return True
         return False
+
+    def _engine_is_gone(self, why: str) -> None:
+        for worker in self._workers:
+            worker.command(f"{ENGINE_DIED} {why}")
 
     def _shut_down(self) -> None:
         """API workers drain first, then the engine stops. A second signal, or too much time, ends it at once."""
         begin = time.monotonic()
         end = begin + self._settings.server.drain_s + EXIT_GRACE_S
-        for group in (self._workers, [self._engine] if self._engine else []):
+        engine = self._engine.process
+        if engine is None or not engine.alive:
+            self._engine_is_gone("it was being restarted when the server was shut down")
+        for group in (self._workers, [engine] if engine else []):
             for process in group:
                 process.signal(signal.SIGTERM)
             while any(process.alive for process in group):
@@ -256,33 +307,9 @@ class Supervisor:
                     log.warning("ending at once")
                     self._exit_code = self._exit_code or 1
                     return
-                if isinstance(happening, Exited) and happening.process is self._engine and group is self._workers:
+                if isinstance(happening, Exited) and happening.process is engine and group != [engine]:
                     self._ends(happening)
 
     def _kill(self) -> None:
         for process in self._children:
             process.signal(signal.SIGKILL)
-
-
-@contextmanager
-def _no_hangup() -> Iterator[None]:
-    """Children that start inside never see SIGHUP: whoever sends it to all of a service means a reload, which is the
-    parent's to do, and its default is death."""
-    if HANGUP is None:
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {HANGUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def describe(code: int) -> str:
-    """An exit code in words."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from headway.observability.metrics import Metrics
+from headway.observability.metrics import EngineState, Metrics
 
 
 def lines(text: bytes) -> dict[str, float]:
@@ -13,7 +13,7 @@ def test_histograms() -> None:
     for seconds in (0.0001, 0.0005, 0.012, 700.0):
         metrics.gap(seconds)
     metrics.first_token(0.2)
-    seen = lines(metrics.render(None, ready=False))
+    seen = lines(metrics.render(None, EngineState(False, 2, "open", 1)))
     name = "headway_inter_token_seconds"
     assert seen[name + '_bucket{le="0.0005"}'] == 2  # an edge belongs to its own bucket
     assert seen[name + '_bucket{le="0.015"}'] == 3
@@ -31,7 +31,7 @@ def test_workers_add_up_and_a_restart_counts_on(tmp_path: Path) -> None:
     second.live(2)
     again = Metrics(tmp_path, 1)
     again.finished("failed", 1, 1)
-    seen = lines(first.render(None, ready=True))
+    seen = lines(first.render(None, EngineState(True, 0, "closed", 0)))
     assert seen['headway_requests_total{outcome="stop"}'] == 2
     assert seen["headway_prompt_tokens_total"] == 9
     assert seen["headway_requests_live"] == 0

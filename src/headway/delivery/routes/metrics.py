@@ -14,7 +14,7 @@ def metrics_router(frontend: Frontend) -> APIRouter:
     @router.get("/metrics")
     async def metrics() -> Response:
         """All workers' counts and the engine's newest load, for Prometheus."""
-        text = frontend.metrics.render(frontend.load, frontend.trouble() is None)
+        text = frontend.metrics.render(frontend.load, frontend.engine_state())
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     return router

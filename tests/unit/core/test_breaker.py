@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.client.breaker import Admission, CircuitBreaker
+from headway.core.breaker import Admission, CircuitBreaker
 from headway.core.clock import ManualClock
 
 
