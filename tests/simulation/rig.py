@@ -24,7 +24,8 @@ from headway.core.request import Cancel, EngineRequest, Past, worker_of
 from headway.core.runner import Batch, RunnerInfo, StepResult
 from headway.core.sampling import Sampling
 from headway.model.fake_runner import FakeRunner, Vocabulary, default_info
-from headway.scheduling.engine import Engine
+from headway.scheduling.engine import Engine, Suspects
+from headway.scheduling.plan import Plan
 from headway.scheduling.sequence import Sequence
 from headway.scheduling.step_record import StepRecord
 
@@ -157,20 +158,30 @@ class Rig:
         step_time = runner.pop("step_time", lambda batch: 0.001 + 0.0001 * batch.token_count)
         self._runner_options = {"clock": self.clock, "step_time": step_time, **runner}
         self.records: list[StepRecord] = []
+        self.on_begin: Callable[[Plan], None] = lambda plan: None
         self._start()
         self.requests: dict[int, EngineRequest] = {}
         self.stories: dict[int, Story] = {}
         self.messages: list[tuple[int, StepMessage]] = []
 
-    def _start(self) -> None:
+    def _start(self, suspects: Suspects = ()) -> None:
         self.runner = WatchedRunner(self.info, **self._runner_options)
         self.runner.plans = []
-        self.engine = Engine(self.runner, self.settings, self.clock, EPOCH, self._publish, self.records.append)
+        self.engine = Engine(
+            self.runner,
+            self.settings,
+            self.clock,
+            EPOCH,
+            self._publish,
+            self.records.append,
+            on_begin=lambda plan, predicted_s: self.on_begin(plan),
+            suspects=suspects,
+        )
         self.scheduler = self.engine.scheduler
 
-    def kill(self) -> None:
+    def kill(self, suspects: Suspects = ()) -> None:
         """The engine is gone with all that it had not published; another gets what the readers' side knows."""
-        self._start()
+        self._start(suspects)
         for id, story in self.stories.items():
             if story.finish is None:
                 past = Past(array("I", story.tokens).tobytes(), any(e.started for e in story.emissions))
@@ -194,7 +205,7 @@ class Rig:
         """One step, then everything that must hold after it."""
         scheduler, batches = self.scheduler, len(self.runner.plans)
         unstarted = {s.id: s for s in scheduler.waiting if not s.started}
-        queued = {s.id for s in unstarted.values() if s.leader is None}
+        queued = {s.id for s in unstarted.values() if s.leader is None and not s.ward}
         done = self.engine.step()
         computed = len(self.runner.plans) > batches
         assert computed or not scheduler.running, "runnable sequences and an empty plan"
@@ -256,7 +267,7 @@ class Rig:
             if not s.started and s.id in queued:
                 left[s.lane, s.account.tenant, s.long].append(s.order)
         for s in unstarted.values():
-            if s.started and s.finish is None:
+            if s.started and s.finish is None and s.id in queued:
                 started[s.lane, s.account.tenant, s.long].append(s.order)
         for kind in left.keys() & started.keys():
             assert max(started[kind]) < min(left[kind]), "a younger request started first"

@@ -45,7 +45,7 @@ def make_text(context: int = 512, template: str = TEMPLATE, extra_specials: Sequ
     """One token per byte: three special ones, printable ASCII, an emoji's bytes, then the other bytes."""
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     spelled = {_byte_of(char): char for char in alphabet}
-    rest = [b for b in spelled if b not in PRINTABLE and b not in EMOJI]
+    rest = [b for b in sorted(spelled) if b not in PRINTABLE and b not in EMOJI]
     names = SPECIALS + [spelled[b] for b in [*PRINTABLE, *EMOJI, *rest]] + [*extra_specials]
     backend = tokenizers.Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -15,7 +15,7 @@ from headway.core.config import Settings
 from headway.core.errors import ModelError
 from headway.delivery.app import create_app
 from headway.delivery.http_protocol import HttpProtocol
-from headway.serving.child import ENGINE_AWAY, ENGINE_DIED, Absence, Child
+from headway.serving.child import CONVICTED, ENGINE_AWAY, ENGINE_DIED, Absence, Child
 from headway.serving.frontend import Frontend, load_frontend
 
 READY_POLL_S = 0.02
@@ -67,6 +67,8 @@ async def serve(frontend: Frontend, child: Child) -> None:
         word, _, rest = line.partition(" ")
         if word == ENGINE_DIED:
             loop.call_soon_threadsafe(frontend.engine_died, rest)
+        elif word == CONVICTED:
+            loop.call_soon_threadsafe(frontend.convicted, int(rest))
         elif word == ENGINE_AWAY:
             loop.call_soon_threadsafe(frontend.engine_away, Absence.from_json(rest))
 

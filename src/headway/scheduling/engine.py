@@ -2,7 +2,7 @@
 
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -23,11 +23,12 @@ from headway.scheduling.shares import shares_of
 from headway.scheduling.step_record import StepRecord
 from headway.scheduling.survey import Survey, survey_of
 from headway.scheduling.tuning import Tuner
+from headway.scheduling.wards import Wards
 
 Publish = Callable[[int, StepMessage], None]  # worker's index, what it gets
 OnStep = Callable[[StepRecord], None]
 OnBegin = Callable[[Plan, float], None]
-
+Suspects = Sequence[Sequence[tuple[int, int]]]
 
 # The gate has already let it in from a load a step older: the exact check turns away only what is clearly too late.
 LENIENCE_S = 0.1
@@ -55,11 +56,12 @@ class Engine:
         on_step: OnStep | None = None,
         costs: CostModel | None = None,
         on_begin: OnBegin | None = None,
+        suspects: Suspects = (),
     ) -> None:
         """`costs`: what an earlier life learned of this runner on this machine. `on_begin` hears of each step that is
-        about to be computed, and how many seconds that will take, as far as is known."""
+        about to be computed, and how many seconds that will take, as far as is known. `suspects`: see `Wards`."""
         self.costs = costs or CostModel()
-        self.scheduler = Scheduler(runner.info, settings, self.costs)
+        self.scheduler = Scheduler(runner.info, settings, self.costs, Wards(suspects))
         self._runner = runner
         self._clock = clock
         self._epoch = epoch

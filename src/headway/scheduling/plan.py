@@ -22,6 +22,7 @@ class Plan:
     emissions: list[Emission] = field(default_factory=list)
     tokens: int = 0
     context: int = 0  # keys attended, summed over the tokens
+    ward: int = 0  # whose step it is; 0: of all that are in none
     decodes: int = 0  # interactive sequences that wait for their next token, not for their first
     lane_tokens: list[int] = field(default_factory=lambda: [0 for _ in Lane])
     # While it is made:

@@ -16,6 +16,7 @@ from headway.scheduling.requirements import Requirements
 from headway.scheduling.running import RunningSet
 from headway.scheduling.sequence import Sequence
 from headway.scheduling.waiting import WaitingQueue
+from headway.scheduling.wards import Wards
 
 
 class Planner:
@@ -27,6 +28,7 @@ class Planner:
         self,
         running: RunningSet,
         waiting: WaitingQueue,
+        wards: Wards,
         requirements: Requirements,
         policy: Policy,
         pace: Pace,
@@ -40,6 +42,7 @@ class Planner:
         self.kv = KvRoom(running, waiting, requirements, counters, fail)
         self._running = running
         self._waiting = waiting
+        self._wards = wards
         self._blocks = running.blocks
         self._requirements = requirements
         self._budget = budget
@@ -57,8 +60,32 @@ class Planner:
 
     def fill(self, now: float) -> Plan:
         """A new plan; may preempt and let in."""
-        plan = Plan()
         self.kv.begin()
+        plan = self._of_ward(self._wards.turn())
+        if not plan.batch.work:
+            plan = self._of_all(now)
+        if not plan.batch.work and self._wards.count:
+            ward = self._of_ward(self._wards.another())
+            ward.emissions[:0] = plan.emissions
+            plan = ward
+        return plan
+
+    def _of_ward(self, ward: int) -> Plan:
+        """A step of these alone."""
+        plan = Plan(ward=ward)
+        for sequence in self._wards.members(ward):
+            if sequence.slot is None:
+                if self._running.full or not self.kv.admit(sequence, plan.taken, False):
+                    break
+                self._waiting.remove(sequence)
+                self._open(plan, sequence)
+            if not self._prefill(plan, sequence, self._budget, 0):
+                break
+        return plan
+
+    def _of_all(self, now: float) -> Plan:
+        """A step of all that are in no ward."""
+        plan = Plan()
         prefills = self._interactive_decodes(plan)
         if prefills[Lane.PRIORITY] or prefills[Lane.DEFAULT]:
             self._jumps(plan, prefills)
@@ -84,7 +111,8 @@ class Planner:
         rest: list[list[Sequence]] = [[], [], []]
         flex, priority = Lane.FLEX, Lane.PRIORITY
         context = urgent = 0
-        for sequence in self._running.sequences:
+        running = self._running.sequences
+        for sequence in running if not self._wards.count else [s for s in running if not s.ward]:
             start = sequence.computed
             known = sequence.known
             lane = sequence.lane

@@ -17,12 +17,13 @@ from headway.scheduling.requirements import Requirements
 from headway.scheduling.running import RunningSet
 from headway.scheduling.sequence import Sequence
 from headway.scheduling.waiting import WaitingQueue
+from headway.scheduling.wards import Wards
 
 
 class Scheduler:
     """Owns all live sequences. Pure: time comes in as `now`, tokens as a StepResult."""
 
-    def __init__(self, info: RunnerInfo, settings: Settings, costs: CostModel) -> None:
+    def __init__(self, info: RunnerInfo, settings: Settings, costs: CostModel, wards: Wards | None = None) -> None:
         self.info = info
         self.context = min(info.context, settings.engine.context or info.context)
         self.budget = min(settings.engine.max_step_tokens, info.max_batch_tokens)
@@ -38,10 +39,12 @@ class Scheduler:
         self.ledger = Ledger()
         self.waiting = WaitingQueue(settings.lanes.aging_tokens)
         self.running = RunningSet(self.blocks, self.capacity)
+        self.wards = wards if wards is not None else Wards(())
         self._requirements = Requirements(self.context, self.blocks.capacity, info.vocab_size)
         self.planner = Planner(
             self.running,
             self.waiting,
+            self.wards,
             self._requirements,
             make_policy(settings.batching, self.capacity),
             self.pace,
@@ -101,7 +104,7 @@ class Scheduler:
         if not self.waiting:
             return None
         head = self.waiting.oldest
-        times = [now] if head.started else []
+        times = [now] if head.started or self.wards.count else []
         asked = self.policy.next_ask(0, len(self.waiting), head.arrival)
         times += [] if asked is None else [asked]
         times += [] if self._deadlines.next is None else [self._deadlines.next]
@@ -126,7 +129,8 @@ class Scheduler:
             sequence.queue_end = request.arrival + self._promise.queue_s
         sequence.added, sequence.first_s = now, first_s
         self._live[sequence.id] = sequence
-        leader = None if request.leader is None else self._live.get(request.leader)
+        self.wards.enter(sequence)
+        leader = None if request.leader is None or sequence.ward else self._live.get(request.leader)
         if leader is not None and not sequence.started and self._computes_for(leader, sequence):
             self.waiting.follow(sequence, leader.id if leader.leader is None else leader.leader)
         else:
@@ -215,7 +219,8 @@ class Scheduler:
         for lane in Lane:
             waiting = [s for s in self.waiting if s.lane is lane]
             assert self.waiting.count(lane) == len(waiting)
-            assert self.waiting.tokens(lane) == sum(len(s.known) for s in waiting if s.leader is None)
+            queued = [s for s in waiting if s.leader is None and not s.ward]
+            assert self.waiting.tokens(lane) == sum(len(s.known) for s in queued)
         assert all(s.leader in self._live for s in self.waiting if s.leader is not None)
 
     # -- parts of plan ---------------------------------------------------------------------------------------------
@@ -256,6 +261,8 @@ class Scheduler:
         if not count:
             return
         again = sequence.advance(count)
+        if sequence.ward and sequence.computed >= sequence.ward_end:
+            self.wards.leave(sequence)
         self.counters.recomputed_tokens += again
         weight = OUTPUT_WEIGHT if work.start >= sequence.prompt_length else 1.0
         sequence.account.charge(weight * (count - again))
@@ -271,6 +278,8 @@ class Scheduler:
         if sampled.forced and finish is None:
             jumped, finish = sequence.jump(sampled.forced)
             tokens += jumped
+        if sequence.ward:
+            sequence.steady = 0  # until it is cleared
         sequence.last_token = self._now
         self.waiting.let_go(sequence.id, computed=True)
         if sequence.first_s:
@@ -296,6 +305,7 @@ class Scheduler:
             self._unswept = True
         else:
             self.waiting.remove(sequence)
+        self.wards.leave(sequence)
         self.waiting.let_go(sequence.id, computed=False)
         return Emission(id=sequence.id, finish=finish, detail=detail)
 

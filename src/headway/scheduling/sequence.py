@@ -49,6 +49,8 @@ class Sequence:
         "tables",
         "token_end",
         "truncate",
+        "ward",
+        "ward_end",
     )
 
     def __init__(
@@ -96,6 +98,8 @@ class Sequence:
         self.slot: int | None = None
         self.started = False
         self.steady = 0  # known tokens below which it is a stream that neither begins, recomputes nor ends by length
+        self.ward = 0  # where it is computed apart from others, since engines have died with it; 0: it is not
+        self.ward_end = 0  # tokens that clear it once they are computed
         self.finish: Finish | None = None
         if request.past is not None:
             known.frombytes(request.past.emitted)

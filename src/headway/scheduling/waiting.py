@@ -117,7 +117,7 @@ class FairQueue:
 class WaitingQueue:
     """Sequences without a slot. Those that have run before wait apart and come first in their lane; very long prompts
     wait apart too, so that the scheduler can serve them beside the others. Those that follow a leader, whose prompt is
-    theirs, are in no queue before it is computed: then the prefix cache has it for them."""
+    theirs, are in no queue before it is computed: then the prefix cache has it for them. Nor are those in a ward."""
 
     def __init__(self, aging: float) -> None:
         self.all = Line()  # by age
@@ -160,7 +160,9 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence) -> None:
         self.all.add(sequence)
-        if sequence.started:
+        if sequence.ward:
+            self._held[sequence.lane] += 1
+        elif sequence.started:
             self._returning[sequence.lane].add(sequence)
         else:
             self._queue(sequence).add(sequence)
@@ -195,6 +197,8 @@ class WaitingQueue:
             followers.remove(sequence)
             if not followers:
                 del self._followers[sequence.leader]
+        elif sequence.ward:
+            self._held[sequence.lane] -= 1
         elif sequence.started:
             self._returning[sequence.lane].remove(sequence)
         else:

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import NoReturn, Self, TextIO
 
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 READY = "ready"
 RELOAD = "reload"  # command to the engine; the rest of the line is the JSON of the live settings
 ENGINE_DIED = "engine_died"  # command to API workers; the rest of the line says why
+CONVICTED = "convicted"  # command to an API worker: engines died of this request of its
 ENGINE_AWAY = "engine_away"  # command to API workers: it is being restarted; the rest of the line is an Absence
 SETTINGS = "settings"  # line from the engine; the rest is the JSON of the live settings, which have changed
 ORPHANED = 3  # exit code
@@ -54,6 +55,7 @@ class ProcessSpec:
     worker: int = 0
     life: int = 0  # how often this worker was started before
     board: str | None = None  # path of the engine's StepBoard
+    suspects: Sequence[Sequence[tuple[int, int]]] = ()  # that the engine runs apart: see Inquest
     listen_fd: int = -1
     peer_fd: int = -1  # where this worker listens for the others, if there are others
     peers: tuple[int, ...] = ()  # ports of all workers' such sockets, on 127.0.0.1

@@ -5,12 +5,13 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Callable
+from hashlib import blake2b
 
 from msgspec import structs
 
 from headway.core.breaker import Admission, CircuitBreaker
 from headway.core.clock import Clock
-from headway.core.errors import EngineUnavailable, HeadwayError
+from headway.core.errors import EngineUnavailable, HeadwayError, RequestFailed
 from headway.core.events import Emission, Finish, Load
 from headway.core.request import LIFE_SHIFT, LIVES, Cancel, EngineRequest, Past, request_id
 from headway.serving.child import Absence
@@ -27,6 +28,16 @@ RESTART_S = 1.5  # that a restart is taken to last before one has been seen
 STALE_S = 10.0
 LOADING_RETRY_S = 2.0
 MOST_FRUITLESS = 5  # lives of an engine in a row, in which nothing advanced, that open the breaker
+
+
+POISON = "poison_request"
+POISON_S = 600.0  # that a convicted request is refused
+MOST_POISON = 1024
+
+
+def _fingerprint(request: EngineRequest) -> bytes:
+    """Of what is computed."""
+    return blake2b(request.prompt, digest_size=16, key=request.tenant.encode()[:64]).digest()
 
 
 class Entry:
@@ -66,6 +77,7 @@ class EngineLink:
         self._away: Absence | None = None  # the engine's, until there is a new one
         self._since = 0.0  # when it went
         self._restart_s = RESTART_S
+        self._poison: dict[bytes, float] = {}  # fingerprints of requests that kill engines, and until when
         self.breaker = CircuitBreaker(clock, MOST_FRUITLESS, name="engine")
         self.restarts = 0
         self.engine: Welcome | None = None  # None: not loaded yet
@@ -134,12 +146,15 @@ class EngineLink:
             raise self._dead
         if self._socket is None or self.engine is None:
             raise EngineUnavailable("the model is still loading")
+        id = request_id(self._hello.worker, serial)
+        request = build(id, self.engine.epoch)
+        if self._poison and self._poison.get(_fingerprint(request), 0.0) > self._clock.now():
+            raise RequestFailed("engines have died of the same request a short while ago", code=POISON)
         probe = self.breaker.admit()
         if probe is None:
             raise EngineUnavailable("the engine does not work", retry_after_s=self.breaker.retry_after)
-        id = request_id(self._hello.worker, serial)
         stream = EmissionStream(id, self._limit, lambda reason: self._cancel(id, reason))
-        entry = Entry(stream, build(id, self.engine.epoch), self._away is not None, probe)
+        entry = Entry(stream, request, self._away is not None, probe)
         if self._away is None and not self._socket.send(entry.request):
             probe.abandoned()
             raise EngineUnavailable("the engine does not read its messages")
@@ -233,6 +248,18 @@ class EngineLink:
         else:
             del self._live[entry.stream.id]
             entry.stream.fail(EngineUnavailable("the engine does not read its messages"))
+
+    def convict(self, id: int) -> None:
+        """Engines die of this request: it ends, and the same one is refused for a while."""
+        entry = self._live.pop(id, None)
+        if entry is None:
+            return
+        while len(self._poison) >= MOST_POISON:
+            del self._poison[next(iter(self._poison))]
+        self._poison[_fingerprint(entry.request)] = self._clock.now() + POISON_S
+        entry.probe.abandoned()
+        entry.stream.closed = True
+        entry.stream.fail(RequestFailed("engines die of this request; it is refused for a while", code=POISON))
 
     def _expire(self) -> None:
         """Ends the requests whose time has run out while no engine is there to do it."""

@@ -4,7 +4,7 @@ import gc
 import logging
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,8 +43,11 @@ class EngineLoop:
         clock: Clock | None = None,
         board: StepBoard | None = None,
         on_settings: Callable[[str], None] = lambda settings: None,
+        suspects: Sequence[Sequence[tuple[int, int]]] = (),
     ) -> None:
-        """`board`: where the parent sees what it does. `on_settings` hears the live settings, when they change."""
+        """`board`: where the parent sees what it does. `on_settings` hears the live settings, when they change.
+        `suspects`: as `Wards` takes them."""
+        self._suspects = suspects
         self._socket = socket
         self._board = board
         self._settings = settings
@@ -102,6 +105,7 @@ class EngineLoop:
                     self._publish,
                     costs=costs,
                     on_begin=self._begin if self._board is not None else None,
+                    suspects=self._suspects,
                 )
                 engine.warm_up()
                 self._engine = engine
@@ -144,8 +148,12 @@ class EngineLoop:
         """A step is about to be computed."""
         assert self._board is not None
         work = plan.batch.work
-        self._board.begin((s.id, w.start, len(w.tokens)) for s, w in zip(plan.sequences, work, strict=True))
+        members = ((s.id, w.start, len(w.tokens)) for s, w in zip(plan.sequences, work, strict=True))
+        self._board.begin(members, plan.ward, self._watched())
         self._board.beat(self._clock.now(), self._settings.server.hang_s + PATIENCE * predicted_s)
+
+    def _watched(self) -> int:
+        return self._engine.scheduler.wards.count if self._engine is not None else 0
 
     def _turn(self, engine: Engine) -> None:
         if self._board is not None:
@@ -297,7 +305,12 @@ def main(load_runner: Callable[[Settings], Runner] | None = None) -> None:
     board = StepBoard(Path(child.spec.board)) if child.spec.board else None
     socket = EngineSocket(child.spec.address)
     loop = EngineLoop(
-        socket, settings, child.spec.epoch, board=board, on_settings=lambda live: child.tell(f"{SETTINGS} {live}")
+        socket,
+        settings,
+        child.spec.epoch,
+        board=board,
+        on_settings=lambda live: child.tell(f"{SETTINGS} {live}"),
+        suspects=child.spec.suspects,
     )
     signal.signal(signal.SIGTERM, lambda *_: loop.stop())
     child.on_command(loop.command)

@@ -231,6 +231,10 @@ class Frontend:
         """The parent says that the engine has died and will be started again: whatever runs waits for that."""
         self._link.went(absence)
 
+    def convicted(self, id: int) -> None:
+        """The parent says that engines die of this request."""
+        self._link.convict(id)
+
     def engine_died(self, why: str) -> None:
         """The parent says that the engine is gone for good: whatever runs ends with an error now."""
         self._link.shut(EngineUnavailable(f"the engine has stopped: {why}"))

@@ -12,7 +12,8 @@ from typing import NamedTuple, Self
 
 BEAT, ALLOWED = 0, 1  # Clock seconds of the last sign of life, and seconds until the next
 STEPS, MEMBERS = 2, 3  # steps completed, and sequences in the one that is being computed
-FIRST = 4
+WARD, WATCHED = 4, 5  # whose step that is (see `Wards`), and sequences that are in wards
+FIRST = 6
 MOST = 4096  # sequences in a step, as engine.max_sequences
 SIZE = 8 * (FIRST + 3 * MOST)
 
@@ -48,8 +49,9 @@ class StepBoard:
         self._times[ALLOWED] = allowed_s
         self._times[BEAT] = now
 
-    def begin(self, members: Iterable[tuple[int, int, int]]) -> None:
+    def begin(self, members: Iterable[tuple[int, int, int]], ward: int, watched: int) -> None:
         """These are computed from now on."""
+        self._words[WARD], self._words[WATCHED] = ward, watched
         at, words = FIRST, self._words
         for id, start, count in members:
             words[at], words[at + 1], words[at + 2] = id, start, count
@@ -82,6 +84,16 @@ class StepBoard:
         count = min(self._words[MEMBERS], MOST)
         words = self._words[FIRST : FIRST + 3 * count].tolist()
         return [Member(*words[i : i + 3]) for i in range(0, len(words), 3)]
+
+    @property
+    def ward(self) -> int:
+        """Theirs."""
+        return self._words[WARD]
+
+    @property
+    def watched(self) -> int:
+        """Sequences in wards."""
+        return self._words[WATCHED]
 
     def close(self) -> None:
         self._times.release()

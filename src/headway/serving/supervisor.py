@@ -19,8 +19,10 @@ from pathlib import Path
 
 from headway.core.config import LIVE, Settings, problems, with_changes
 from headway.core.live_settings import differences, live_json
+from headway.core.request import worker_of
 from headway.serving.address import engine_address
-from headway.serving.child import ENGINE_AWAY, ENGINE_DIED, RELOAD, Absence, ProcessSpec
+from headway.serving.child import CONVICTED, ENGINE_AWAY, ENGINE_DIED, RELOAD, Absence, ProcessSpec
+from headway.serving.inquest import Inquest
 from headway.serving.listener import listen, url
 from headway.serving.process import (
     HANGUP,
@@ -83,6 +85,7 @@ class Supervisor:
         self._api_module = api_module
         self._happenings: queue.SimpleQueue[Happening] = queue.SimpleQueue()
         self._posts: list[Post] = []  # the engine's is the first
+        self._inquest = Inquest()
         self._ready: set[Process] = set()
         self._exit_code = 0
 
@@ -214,6 +217,17 @@ class Supervisor:
             engine.signal(signal.SIGKILL)
             self._ready.discard(engine)  # once is enough
 
+    def _inquire(self) -> None:
+        """Who was in the step that the engine died in?"""
+        board = self._board
+        convicted = self._inquest.died(board.members, board.ward - 1, board.watched)
+        if convicted is None:
+            return
+        log.error("engines died twice while they computed nothing but request %d: it is given up", convicted)
+        for post in self._posts[1:]:
+            if post.spec.worker == worker_of(convicted) and post.process is not None and post.process.alive:
+                post.process.command(f"{CONVICTED} {convicted}")
+
     def _fell(self, exited: Exited) -> None:
         """A child has ended by itself, and will be started anew."""
         post = next((p for p in self._posts if p.process is exited.process), None)
@@ -224,7 +238,8 @@ class Supervisor:
             fruitful = self._board.steps > 0
             pause = post.fell(fruitful)
             absence = Absence(post.spec.epoch, why, pause, not fruitful)
-            post.spec = replace(post.spec, epoch=post.spec.epoch + 1)
+            self._inquire()
+            post.spec = replace(post.spec, epoch=post.spec.epoch + 1, suspects=self._inquest.groups)
             for worker in self._workers:
                 worker.command(f"{ENGINE_AWAY} {absence.to_json()}")
         else:
