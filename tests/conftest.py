@@ -1,10 +1,22 @@
 """Fixtures of every kind of test."""
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headway.model.source import resolve
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts() -> Iterator[None]:
+    """A shell that starts the tests in the background has them, and what they start, ignore Ctrl-C."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

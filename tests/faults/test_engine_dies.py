@@ -15,10 +15,6 @@ DEATHS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP]
 HANG: dict[str, Any] = {"server": {"hang_s": 0.5}}
 
 
-def kill_engine(server: Server, number: signal.Signals) -> None:
-    os.kill(server.children()["fake_engine"], number)
-
-
 def wait_restarts(server: Server, count: int, seconds: float = 60.0) -> None:
     """Until so many engines have taken over."""
     end = time.monotonic() + seconds
@@ -42,7 +38,7 @@ def test_streams_go_on_with_the_same_tokens(death: signal.Signals) -> None:
         bodies: list[dict[str, Any]] = [{"prompt": "hi", "max_tokens": 80, **asked} for asked in (greedy, drawn, form)]
         undisturbed = [server.http.post("/v1/completions", json=body).json()["choices"][0]["text"] for body in bodies]
         streams = [Background(server, **body) for body in bodies]
-        kill_engine(server, death)
+        server.signal_engine(death)
         time.sleep(0.1)
         late = Background(server, max_tokens=5, wait=False)  # comes while there is no engine
         got = [text_of(stream.result(90)) for stream in streams]
@@ -59,7 +55,7 @@ def test_it_may_die_again_and_again() -> None:
         undisturbed = server.http.post("/v1/completions", json=body).json()["choices"][0]["text"]
         stream = Background(server, **body)
         for count in range(1, 4):
-            kill_engine(server, signal.SIGKILL)
+            server.signal_engine(signal.SIGKILL)
             wait_restarts(server, count)
             time.sleep(0.2)  # it gets on a little
         assert text_of(stream.result(90)) == undisturbed
@@ -67,7 +63,7 @@ def test_it_may_die_again_and_again() -> None:
 
 def test_health_says_so_while_it_is_away() -> None:
     with serving(step_s=0.01) as server:
-        kill_engine(server, signal.SIGKILL)
+        server.signal_engine(signal.SIGKILL)
         answers = []
         end = time.monotonic() + 60
         while server.metric("headway_engine_restarts_total") < 1:
@@ -82,9 +78,9 @@ def test_health_says_so_while_it_is_away() -> None:
 def test_a_deadline_holds_while_there_is_no_engine() -> None:
     with serving(step_s=0.01, settings={"server": {"hang_s": 30}}) as server:
         running = Background(server, max_tokens=400, timeout=4.0, ignore_eos=True)
-        os.kill(server.children()["fake_engine"], signal.SIGSTOP)
+        server.signal_engine(signal.SIGSTOP)
         time.sleep(4.2)
-        os.kill(server.children()["fake_engine"], signal.SIGKILL)
+        server.signal_engine(signal.SIGKILL)
         events = running.result(90)
         assert json.loads(events[-2])["error"]["code"] == "deadline_exceeded"
 
@@ -94,7 +90,7 @@ def test_changed_settings_outlive_it() -> None:
         admin = httpx.Client(base_url=server.url, headers={"Authorization": "Bearer k"}, timeout=20)
         with admin:
             assert admin.patch("/admin/settings", json={"queue": {"max_requests": 77}}).status_code == 200
-            kill_engine(server, signal.SIGKILL)
+            server.signal_engine(signal.SIGKILL)
             wait_restarts(server, 1)
             assert admin.get("/admin/settings").json()["queue"]["max_requests"] == 77
             assert admin.patch("/admin/settings", json={"queue": {"max_tokens": 7777}}).status_code == 200
@@ -127,7 +123,7 @@ def test_no_engine_at_all_opens_the_breaker(tmp_path: Path) -> None:
     with serving(step_s=0.01, broken=broken) as server:
         running = Background(server, max_tokens=400, ignore_eos=True)
         broken.touch()
-        kill_engine(server, signal.SIGKILL)
+        server.signal_engine(signal.SIGKILL)
         events = running.result(90)
         error = json.loads(events[-2])["error"]
         assert error["code"] == "engine_unavailable", events[-2]

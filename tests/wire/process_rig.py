@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -45,6 +46,9 @@ class Server:
                 continue
             if parent == self.process.pid:
                 yield words[-1].decode(), int(folder.name)
+
+    def signal_engine(self, number: signal.Signals) -> None:
+        os.kill(self.children()["fake_engine"], number)
 
     def metric(self, name: str) -> float:
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.http.get("/metrics").text, re.MULTILINE)

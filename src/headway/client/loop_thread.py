@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-LOOK_S = 0.5  # a signal that comes just before the thread sleeps does not wake it, and is seen so late at most
 STOP_S = 5.0  # for what was interrupted to clean up
 
 
@@ -35,12 +34,7 @@ class LoopThread:
 
         future = asyncio.run_coroutine_threadsafe(watched(), self._loop)
         try:
-            while True:
-                try:
-                    return future.result(LOOK_S)
-                except TimeoutError:
-                    if future.done():  # it is its own
-                        return future.result()
+            return future.result()
         except BaseException:
             if future.cancel():
                 ended.wait(STOP_S)
