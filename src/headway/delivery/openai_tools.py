@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest
+from headway.delivery.body import check_parts
 from headway.delivery.schemas import ChatRequest, Message
 from headway.delivery.tool_schemas import AllowedTools, NamedTool, Tool, ToolCall
 from headway.serving.request import Toolset
@@ -94,6 +95,7 @@ def _check_role(message: Message, here: str) -> None:
 def _call(call: ToolCall, param: str) -> dict[str, Any]:
     """As templates take it. Raises InvalidRequest for arguments that are no JSON object, which they write them as."""
     function = call.function
+    check_parts(function.arguments.encode())  # the body's own count took it for one text
     try:
         arguments = json.loads(function.arguments or "{}")
     except (ValueError, RecursionError) as error:

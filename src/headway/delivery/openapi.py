@@ -8,6 +8,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 _REF = "#/components/schemas/{model}"
+# For a route's `responses`: what it may answer with beside JSON.
+STREAMS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
+TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
+STREAMS_OR_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}, "text/plain": {}}}}
 _bodies: list[type[BaseModel]] = []
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.core.errors import InvalidRequest
+from headway.delivery.body import check_parts
 from headway.delivery.responses_item_schema import (
     CompactionItem,
     FunctionCallItem,
@@ -37,6 +38,7 @@ def input_items(given: str | Sequence[Given] | None, worker: int) -> list[Item]:
 
 
 def _is_object(text: str) -> bool:
+    check_parts(text.encode())  # the body's own count took it for one text
     try:
         return isinstance(json.loads(text or "{}"), dict)
     except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ from headway.core.config import Settings
 from headway.delivery.body import read_body
 from headway.delivery.caller import caller_of
 from headway.delivery.deadline import timing_of
-from headway.delivery.openapi import takes
+from headway.delivery.openapi import STREAMS, takes
 from headway.delivery.schemas import ChatRequest
 from headway.delivery.start import start_chat
 from headway.delivery.streams import Streams
@@ -46,7 +46,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 def chat_router(frontend: Frontend, settings: Settings, streams: Streams) -> APIRouter:
     router = APIRouter(tags=["OpenAI"])
 
-    @router.post("/v1/chat/completions", openapi_extra=takes(ChatRequest, **EXAMPLES))
+    @router.post("/v1/chat/completions", openapi_extra=takes(ChatRequest, **EXAMPLES), responses=STREAMS)
     async def create_chat_completion(request: Request) -> Response:
         """Answers a conversation, whole or as server-sent events."""
         if (answer := await streams.elsewhere(request)) is not None:

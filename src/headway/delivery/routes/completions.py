@@ -9,7 +9,7 @@ from headway.core.config import Settings
 from headway.delivery.body import read_body
 from headway.delivery.caller import caller_of
 from headway.delivery.deadline import timing_of
-from headway.delivery.openapi import takes
+from headway.delivery.openapi import STREAMS, takes
 from headway.delivery.schemas import CompletionRequest
 from headway.delivery.start import start_completion
 from headway.delivery.streams import Streams
@@ -25,7 +25,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 def completions_router(frontend: Frontend, settings: Settings, streams: Streams) -> APIRouter:
     router = APIRouter(tags=["OpenAI"])
 
-    @router.post("/v1/completions", openapi_extra=takes(CompletionRequest, **EXAMPLES))
+    @router.post("/v1/completions", openapi_extra=takes(CompletionRequest, **EXAMPLES), responses=STREAMS)
     async def create_completion(request: Request) -> Response:
         """Continues one or several texts or lists of token ids, whole or as server-sent events."""
         if (answer := await streams.elsewhere(request)) is not None:

@@ -14,6 +14,7 @@ from headway.delivery.deadline import timing_of
 from headway.delivery.http_errors import error_body
 from headway.delivery.openai_format import DONE, encode
 from headway.delivery.openai_request import SEED_MASK
+from headway.delivery.openapi import STREAMS_OR_TEXT
 from headway.delivery.reply import StreamReply
 from headway.delivery.schemas import MOST, OnTimeout, ServiceTier, User
 from headway.serving.frontend import Frontend
@@ -77,7 +78,7 @@ class TextEvents:
 def generate_router(frontend: Frontend, settings: Settings) -> APIRouter:
     router = APIRouter(tags=["Simple"])
 
-    @router.get("/generate")
+    @router.get("/generate", responses=STREAMS_OR_TEXT)
     async def generate(request: Request, query: Annotated[GenerateQuery, Query()]) -> Response:
         """Continues a text, as server-sent events; as plain text with `Accept: text/plain`."""
         _no_name_twice([name for name, _ in request.query_params.multi_items()])

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
+from headway.delivery.openapi import TEXT
 from headway.serving.frontend import Frontend
 
 
@@ -11,7 +12,7 @@ def metrics_router(frontend: Frontend) -> APIRouter:
     router = APIRouter(tags=["Operations"])
 
     @router.head("/metrics", include_in_schema=False)
-    @router.get("/metrics")
+    @router.get("/metrics", responses=TEXT)
     async def metrics() -> Response:
         """All workers' counts and the engine's newest load, for Prometheus."""
         text = frontend.metrics.render(frontend.load, frontend.engine_state())

@@ -10,7 +10,7 @@ from headway.core.errors import InvalidRequest
 from headway.delivery.body import read_body
 from headway.delivery.caller import caller_of
 from headway.delivery.openai_request import check_model
-from headway.delivery.openapi import takes
+from headway.delivery.openapi import STREAMS, takes
 from headway.delivery.responses import Responses
 from headway.delivery.responses_items import chat_messages, page
 from headway.delivery.responses_kept import KeptResponses
@@ -30,7 +30,7 @@ def responses_router(frontend: Frontend, settings: Settings, responses: Response
     router = APIRouter(tags=["Responses"])
     limit = settings.server.max_body_bytes
 
-    @router.post("/v1/responses", openapi_extra=takes(ResponseRequest))
+    @router.post("/v1/responses", openapi_extra=takes(ResponseRequest), responses=STREAMS)
     async def create_response(request: Request) -> Response:
         """Answers a conversation: whole, as typed server-sent events, or in the background."""
         body = await read_body(request, ResponseRequest, limit)
@@ -56,7 +56,7 @@ def responses_router(frontend: Frontend, settings: Settings, responses: Response
         check_model(body.model, frontend.model_name)
         return await responses.compact(request, body)
 
-    @router.get("/v1/responses/{id}")
+    @router.get("/v1/responses/{id}", responses=STREAMS)
     async def get_response(
         request: Request,
         id: str,

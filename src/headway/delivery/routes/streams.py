@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from headway.core.errors import InvalidRequest
 from headway.delivery.http_errors import NoSuchStream
+from headway.delivery.openapi import STREAMS
 from headway.delivery.stream_id import LONGEST_AFTER, split_event_id
 from headway.delivery.streams import LAST_EVENT_ID, Streams
 
@@ -14,7 +15,7 @@ from headway.delivery.streams import LAST_EVENT_ID, Streams
 def streams_router(streams: Streams) -> APIRouter:
     router = APIRouter(tags=["Resume"])
 
-    @router.get("/v1/streams/{id}")
+    @router.get("/v1/streams/{id}", responses=STREAMS)
     async def resume_stream(
         request: Request, id: str, after: Annotated[int | None, Query(ge=0, le=LONGEST_AFTER)] = None
     ) -> Response:
