@@ -112,5 +112,6 @@ void test_refusals();
 void test_packed_again();
 void test_quantise();
 void test_checksum();
+void test_hostile_weights();
 
 }  // namespace headway

@@ -1,5 +1,7 @@
 // What happens to weights between file and kernels: packed once and used again, quantised, summed up.
 #include <cmath>
+#include <memory>
+#include <stdexcept>
 
 #include "check.h"
 #include "checksum.h"
@@ -46,6 +48,33 @@ void test_checksum() {
     expect(size == 0 || checksum(data.data(), size - 1) != whole, "so does a missing byte");
     expect(checksum(data.data(), size) == whole, "the same bytes have the same checksum");
   }
+}
+
+// Memory of exactly the stated size, with any bits in it: what a damaged file brings as far as here. ASan watches the ends.
+void test_hostile_weights() {
+  std::mt19937 bits(11);
+  for (int round = 0; round < 40; round++)
+    for (Type type : {Type::F32, Type::F16, Type::BF16, Type::Q8_0, Type::Q4_0, Type::Q4_1, Type::Q5_0, Type::Q5_1, Type::Q4_K, Type::Q5_K, Type::Q6_K}) {
+      const bool is_float = type == Type::F32 || type == Type::F16 || type == Type::BF16;
+      const int rows = 1 + (int)(bits() % 40), columns = is_float ? 1 + (int)(bits() % 70) : 256 * (1 + (int)(bits() % 2));
+      const std::size_t size = row_bytes(type, columns) * (std::size_t)rows;
+      const std::unique_ptr<std::uint8_t[]> raw(new std::uint8_t[size]);
+      for (std::size_t i = 0; i < size; i++) raw[i] = (std::uint8_t)(bits() % 4 ? bits() : bits() % 2 ? 0xff : 0x7f);  // NaN and infinity are frequent
+      const Tensor t{type, rows, columns, raw.get()};
+      const Matrix m = pack(t);
+      expect(m.bytes() == packed_bytes(type, rows, columns), "damaged weights are packed to the size that is foretold");
+      std::vector<float> out((std::size_t)columns);
+      for (int row = 0; row < rows; row++) unpack_row(m.packed, row, out.data());
+      expect(to_floats(t).size() == (std::size_t)rows * (std::size_t)columns, "damaged weights can be read");
+      if (columns % 32 || !is_float) continue;
+      std::vector<std::uint8_t> small(row_bytes(Type::Q4_1, columns) * (std::size_t)rows);
+      quantise(t, Type::Q4_1, small.data());
+    }
+  for (const auto& [type, columns] : {std::pair{Type::Q8_0, 31}, {Type::Q4_K, 255}, {Type::Q6_K, 32}, {Type::Q4_0, 1}}) try {
+      (void)row_bytes(type, columns);
+      expect(false, "a row of parts of blocks is refused");
+    } catch (const std::invalid_argument&) {
+    }
 }
 
 }  // namespace headway
