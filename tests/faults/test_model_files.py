@@ -46,9 +46,9 @@ def test_a_model_that_once_failed_is_refused(
     shutil.copytree(parity_fixtures / "hf" / "llama_llama3", folder)
     held = json.loads((folder / file).read_text())
     (folder / file).write_text(dumped({**held, key: Raw(value)}))
-    with pytest.raises(ModelError, match="model") as caught:
+    with pytest.raises(ModelError) as caught:
         load(folder, with_text=True)
-    assert len(caught.value.message) < 2100
+    assert str(folder) in caught.value.message and len(caught.value.message) < 2100
 
 
 @pytest.mark.parametrize("name", [*SOURCES, *FOLDERS])
