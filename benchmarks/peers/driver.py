@@ -3,8 +3,8 @@
     {"do": "decode", "sequences": 8, "context": 128, "steps": 64}    {"seconds": 1.234}
     {"do": "prefill", "tokens": 512}                                 {"seconds": 0.567}
 
-Before the first answer comes a line about the engine, {"engine": ..., "isa": ..., "kv": ..., "note": ...}. An answer may
-be {"error": ...}. The standard library is all that is needed here: a peer's interpreter runs it.
+Before the first answer comes a line about the engine, {"engine": ..., "isa": ..., "kv": ..., "note": ...}. An answer
+may be {"error": ...}. The standard library is all that is needed here: a peer's interpreter runs it.
 """
 
 import json
@@ -21,8 +21,8 @@ class Engine(Protocol):
         comparable)."""
 
     def decode(self, sequences: int, context: int, steps: int) -> float:
-        """Seconds of `steps` steps, in each of which `sequences` sequences that were prefilled with `context` tokens make
-        one token. Each has keys and values of its own."""
+        """Seconds of `steps` steps, in each of which `sequences` sequences that were prefilled with `context` tokens
+        make one token. Each has keys and values of its own."""
 
     def prefill(self, tokens: int) -> float:
         """Seconds from a new prompt of so many random tokens to its first token."""

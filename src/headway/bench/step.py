@@ -57,9 +57,9 @@ class StepReport:
 
 
 def measure(path: Path, settings: Settings, progress: Progress) -> StepReport:
-    """Medians of five rounds each, or of three where they take long. The probe runs first, in the same process and with the same threads.
-
-    The KV pool is made large enough for all rows; those that do not fit the model or the machine are left out.
+    """Medians of five rounds each, or of three where they take long. The probe runs first, in the same process and with
+    the same threads. The KV pool is made large enough for all rows; those that do not fit the model or the machine are
+    left out.
     """
     progress("probing the machine")
     machine = probe(settings.engine.threads)
