@@ -135,7 +135,7 @@ def measure(case: Case, headway: Driver, peers: Sequence[Driver], rounds: int) -
 
 def table(results: dict[str, list[Pairs]], names: Sequence[str]) -> str:
     """Markdown. `names`: of the peers, in their order."""
-    head = ["tokens/s", "Headway", *names, *(f"ratio to {name}" for name in names)]
+    head = ["tokens/s", "Headway", *names, *(f"ratio to {name.rpartition(' ')[0]}" for name in names)]
     lines = [head, ["---"] * len(head)]
     for case, pairs in results.items():
         ours = spread([speed for pair in pairs for speed in pair.headway], "")

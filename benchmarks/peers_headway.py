@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import closing
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent / "peers"))
@@ -36,6 +37,9 @@ class Headway:
     def prefill(self, tokens: int) -> float:
         return self._alone.prefill(tokens)
 
+    def close(self) -> None:
+        self._runner.close()
+
 
 if __name__ == "__main__":
     answers = claim_stdout()
@@ -43,4 +47,5 @@ if __name__ == "__main__":
     parser.add_argument("model", type=Path)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--room", type=int, required=True)
-    serve(Headway(**vars(parser.parse_args())), answers)
+    with closing(Headway(**vars(parser.parse_args()))) as engine:
+        serve(engine, answers)
