@@ -51,10 +51,11 @@ check: dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+# Native tests share the objects of the Python module: one build for both.
+dev check native test test-all: export SKBUILD_CMAKE_DEFINE := HEADWAY_TESTS=ON;HEADWAY_WERROR=ON
+
 native: dev
-	$(CMAKE) -B build/native >/dev/null
-	$(BIN)/cmake --build build/native
-	build/native/native_test
+	for test in build/cp*/native_test; do $$test || exit 1; done
 
 test: check native
 	$(BIN)/pytest -n 2 --dist loadfile -m "not long"

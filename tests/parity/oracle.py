@@ -1,12 +1,16 @@
 """Runs token sequences through a runner and keeps every position's logits."""
 
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+import headway._native as _native
 from headway.core.config import EngineSettings
 from headway.core.runner import Batch, Opening, Work
 from headway.core.sampling import Sampling
@@ -15,10 +19,23 @@ from headway.model.native_runner import NativeRunner
 
 GREEDY = Sampling(max_tokens=1, temperature=0.0)
 FIXTURES = Path(__file__).parent / "fixtures"
+ISAS = ["portable", "avx2", "avx512vnni", "avx512bf16"]
 
 
 # Positions to serve of models whose context is longer, where that changes how they rotate.
 CONTEXTS = {"phi3_short": 128}
+
+
+@contextmanager
+def asking_for(isa: str) -> Iterator[None]:
+    """Has models opened inside computed with this instruction set; skips the test where the processor lacks it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADWAY_ISA", isa)
+        try:
+            assert _native.best_isa() == isa
+        except ValueError:
+            pytest.skip(f"this processor does not run {isa}")
+        yield
 
 
 def open_runner(path: Path, threads: int = 2, kv_type: Literal["int8", "f16"] = "f16") -> NativeRunner:

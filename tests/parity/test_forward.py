@@ -14,7 +14,6 @@ from headway.bench.quality import Reference, judge
 FOLDERS = sorted(p.name for p in (FIXTURES / "hf").iterdir())
 CONVERTED = sorted(p.stem for p in (FIXTURES / "converted").iterdir())  # the same models, by llama.cpp's converter
 GGUFS = sorted(p.stem for p in (FIXTURES / "gguf").glob("*.gguf"))
-ISAS = ["portable", "avx2", "avx512vnni", "avx512bf16"]
 # Largest difference to float32 of any logit (their standard deviation is 1.2): the KV cache is in half precision,
 # and bf16 weights meet inputs rounded to bf16.
 TOLERANCE = {"float32": 0.02, "float16": 0.02, "bfloat16": 0.2}
@@ -33,17 +32,11 @@ def rms(x: NDArray[np.float32]) -> float:
     return float(np.sqrt(np.mean(np.square(x))))
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.usefixtures("isa")
 @pytest.mark.parametrize("name", FOLDERS)
-def test_folder_gives_the_logits_of_transformers(name: str, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADWAY_ISA", isa)
+def test_folder_gives_the_logits_of_transformers(name: str) -> None:
     data = arrays(FIXTURES / "hf" / name / "expected.npz")
-    try:
-        runner = open_runner(FIXTURES / "hf" / name)
-    except Exception as error:
-        if "this processor runs" in str(error):
-            pytest.skip(f"this processor does not run {isa}")
-        raise
+    runner = open_runner(FIXTURES / "hf" / name)
     config = json.loads((FIXTURES / "hf" / name / "config.json").read_text())
     check(runner, data, config.get("dtype") or config["torch_dtype"])
     runner.close()
@@ -66,17 +59,11 @@ def check(runner, data: dict[str, NDArray[np.int32]], stored: str) -> None:  # t
         assert greedy(runner, sequences(data), data["greedy"].shape[1]) == data["greedy"].tolist()
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.usefixtures("isa")
 @pytest.mark.parametrize("name", FOLDERS)
-def test_eight_bit_keys_and_values_stay_near(name: str, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADWAY_ISA", isa)
+def test_eight_bit_keys_and_values_stay_near(name: str) -> None:
     data = arrays(FIXTURES / "hf" / name / "expected.npz")
-    try:
-        runner = open_runner(FIXTURES / "hf" / name, kv_type="int8")
-    except Exception as error:
-        if "this processor runs" in str(error):
-            pytest.skip(f"this processor does not run {isa}")
-        raise
+    runner = open_runner(FIXTURES / "hf" / name, kv_type="int8")
     for i, logits in enumerate(all_logits(runner, sequences(data))):
         # of a standard deviation of 1.2; where a router is nearly undecided, another expert may be chosen
         assert rms(logits - data["logits"][i, : len(logits)]) < (0.15 if name == "mixtral" else 0.07)
@@ -119,6 +106,7 @@ def test_gguf_gives_the_logits_of_llama_cpp(name: str) -> None:
     runner.close()
 
 
+@pytest.mark.usefixtures("isa")
 @pytest.mark.parametrize(
     "name",
     [
@@ -144,7 +132,7 @@ def test_batch_chunks_and_threads_change_no_bit(name: str, kv_type: Literal["int
     prompts = [rng.integers(0, with_one.info.vocab_size, length).tolist() for length in (1, 9, 40, 150)]
     alone = [all_logits(with_one, [p])[0] for p in prompts]
     with_one.close()
-    for threads in (1, 2, 3):
+    for threads in (1, 2, 3, 4):
         runner = open_runner(path, threads, kv_type)
         teacher = Teacher(runner, prompts)
         while any(done < len(p) for done, p in zip(teacher.computed, prompts, strict=True)):

@@ -27,7 +27,7 @@ from headway.model.grammar import Grammars
 from headway.model.text import TextModel
 from headway.model.tokenizer import Tokenizer
 from headway.serving.address import engine_address
-from headway.serving.engine_process import EngineLoop
+from headway.serving.engine_loop import EngineLoop
 from headway.serving.frontend import Frontend
 from headway.serving.ipc import EngineSocket
 

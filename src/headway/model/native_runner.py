@@ -38,7 +38,9 @@ class NativeRunner:
         spec = architecture.spec(checkpoint, settings.context)
         limits = self._limits(spec, settings)
         try:
-            self._core = _native.Core(self._config(spec, self._context(spec, settings)), limits)
+            # No sequence is longer than the pool; what the core makes room for must not grow with what a file says.
+            longest = min(self._context(spec, settings), limits.blocks * _native.BLOCK)
+            self._core = _native.Core(self._config(spec, longest), limits)
             digest = load_weights(self._core, checkpoint, architecture, spec, settings)
             self._core.finish()
         except (ValueError, MemoryError, RuntimeError) as error:

@@ -35,6 +35,7 @@ PRIOR_S = (2e-3, 5e-4, 2e-5, 6e-4)  # a small model on a small CPU; forgotten wi
 NOISE = 0.1  # relative spread of a step's time that is nobody's fault
 DRIFT = 0.02  # relative change of a coefficient per step that the model expects
 CLIP = 3.0  # residuals beyond so many typical ones are outliers: a core was taken away, a page fault
+ENOUGH = 50  # steps, before what was learned is worth something
 REMEMBERED = 101  # residuals, for the median
 
 
@@ -49,7 +50,7 @@ class CostModel:
     """
 
     def __init__(self, coefficients: tuple[float, ...] = PRIOR_S) -> None:
-        learned = coefficients is not PRIOR_S
+        self._learned = learned = coefficients is not PRIOR_S
         self._w = list(coefficients)
         size = len(self._w)
         widths = [(0.5 if learned else 2.0) * max(w, p / 10) for w, p in zip(self._w, PRIOR_S, strict=True)]
@@ -62,6 +63,11 @@ class CostModel:
     def coefficients(self) -> tuple[float, ...]:
         """What a later life may start from."""
         return tuple(self._w)
+
+    @property
+    def known(self) -> bool:
+        """Whether predictions are more than a guess."""
+        return self._learned or self.observed >= ENOUGH
 
     @property
     def median_error(self) -> float | None:

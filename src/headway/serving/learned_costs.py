@@ -8,11 +8,9 @@ import re
 from pathlib import Path
 
 from headway.model.source import cache_folder
-from headway.scheduling.cost_model import NAMES, CostModel
+from headway.scheduling.cost_model import ENOUGH, NAMES, CostModel
 
 log = logging.getLogger(__name__)
-
-ENOUGH = 50  # steps, before what was learned is worth keeping
 
 
 def costs_path(fingerprint: str, threads: int) -> Path:
@@ -39,7 +37,7 @@ def read_costs(path: Path) -> CostModel:
 
 def write_costs(path: Path, costs: CostModel) -> None:
     """Does nothing before enough was seen; a folder that cannot be written is no reason to fail."""
-    if costs.observed < ENOUGH:
+    if costs.observed < ENOUGH:  # it has learned nothing new
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

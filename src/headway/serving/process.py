@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headway.serving.child import READY, SETTINGS, ProcessSpec
 
+# Before a start, by how many lives before it were fruitless.
+PAUSES_S = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
@@ -89,6 +92,25 @@ class Process:
     def signal(self, number: int) -> None:
         if self.alive:
             self._popen.send_signal(number)
+
+
+class Post:
+    """One place for a child: who holds it now, and when the next one starts if nobody does."""
+
+    def __init__(self, module: str, spec: ProcessSpec) -> None:
+        self.module = module
+        self.spec = spec
+        self.process: Process | None = None
+        self.begun = 0.0
+        self.due: float | None = None  # when it is to be started
+        self.fruitless = 0  # lives in a row that brought nothing
+
+    def fell(self, fruitful: bool) -> float:
+        """Its holder has ended. Seconds until the next one starts."""
+        self.fruitless = 0 if fruitful else self.fruitless + 1
+        pause = PAUSES_S[min(self.fruitless, len(PAUSES_S) - 1)]
+        self.due = time.monotonic() + pause
+        return pause
 
 
 @contextmanager

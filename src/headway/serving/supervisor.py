@@ -28,6 +28,7 @@ from headway.serving.process import (
     HANGUP,
     Exited,
     Happening,
+    Post,
     Process,
     Ready,
     ReloadAsked,
@@ -42,28 +43,7 @@ log = logging.getLogger(__name__)
 ECHO_S = 0.3  # `timeout` and shells signal a process and its group: the same signal, told twice
 EXIT_GRACE_S = 5.0  # beyond the drain time, before a child is killed
 LOOK_S = 0.1  # between two looks whether the engine hangs
-# Before a start, by how many lives before it were fruitless.
-PAUSES_S = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 FRUITFUL_S = 10.0  # an API worker that has lived for so long has not died of its start
-
-
-class Post:
-    """One place for a child: who holds it now, and when the next one starts if nobody does."""
-
-    def __init__(self, module: str, spec: ProcessSpec) -> None:
-        self.module = module
-        self.spec = spec
-        self.process: Process | None = None
-        self.begun = 0.0
-        self.due: float | None = None  # when it is to be started
-        self.fruitless = 0  # lives in a row that brought nothing
-
-    def fell(self, fruitful: bool) -> float:
-        """Its holder has ended. Seconds until the next one starts."""
-        self.fruitless = 0 if fruitful else self.fruitless + 1
-        pause = PAUSES_S[min(self.fruitless, len(PAUSES_S) - 1)]
-        self.due = time.monotonic() + pause
-        return pause
 
 
 class Supervisor:

@@ -15,7 +15,7 @@ from headway.core.errors import ModelError
 from headway.core.request import EngineRequest, request_id
 from headway.core.runner import Runner
 from headway.core.sampling import Sampling
-from headway.serving.engine_process import EngineLoop
+from headway.serving.engine_loop import EngineLoop
 from headway.serving.ipc import Hello, Inbound, Outbound, Step, Welcome, WorkerStalled
 
 
