@@ -150,7 +150,7 @@ def spread(values: Sequence[float], unit: str) -> str:
 
 def engines(options: argparse.Namespace, model: Path, cases: Sequence[Case]) -> list[list[str]]:
     """Commands of Headway's driver and then of each peer's."""
-    room = max(case.sequences * (case.context + case.steps + 128) for case in cases)  # tokens, in whole blocks
+    room = max(case.sequences * (case.context + case.steps + 256) for case in cases)  # tokens; blocks are whole
     shared = ["--threads", str(options.threads)]
     sized = [*shared, "--room", str(room)]
     commands = [[sys.executable, str(HERE / "peers_headway.py"), str(model), *sized]]

@@ -45,9 +45,11 @@ class OpenVino:
 
     def decode(self, sequences: int, context: int, steps: int) -> float:
         prompts = [self._prompt(random.Random(f"{context}/{index}"), context) for index in range(sequences)]
-        for prompt in prompts:  # from the second time on they are in the prefix cache
-            self._add(prompt, 1)
+        kept = [
+            self._add(prompt, 1) for prompt in prompts
+        ]  # in the prefix cache; a handle let go of cancels its request
         self._drain()
+        del kept
         streams = [self._add(prompt, steps + SPARE) for prompt in prompts]
         begun: set[int] = set()
         while len(begun) < sequences:
