@@ -239,6 +239,7 @@ NB_MODULE(_ext, m) {
       .def("finish", &Core::finish)
       .def("open", &Core::open, "slot"_a, "sampling"_a, "known"_a, "prompt"_a)
       .def("extend", &Core::extend, "slot"_a, "tokens"_a)
+      .def("copy_block", [](Core& c, int from, int to) { c.engine.copy_block(from, to); }, "source"_a, "target"_a)
       .def("step", &Core::step, "header"_a, "tokens"_a, "tables"_a, "masks"_a.none() = nb::none(), "ready"_a.none() = nb::none())
       .def(
           "logits",

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "headway/engine.h"
@@ -83,6 +84,13 @@ void Engine::extend(int slot, const std::uint32_t* tokens, std::size_t count) {
   for (std::size_t i = 0; i < count; i++)
     if (tokens[i] >= (std::uint32_t)m.config.vocab) throw std::invalid_argument("token id out of vocabulary");
   for (std::size_t i = 0; i < count; i++) m.slots[(std::size_t)slot].append((int)tokens[i], true);
+}
+
+void Engine::copy_block(int from, int to) {
+  Impl& m = *impl_;
+  if (std::min(from, to) < 0 || std::max(from, to) >= m.limits.blocks || !m.finished) throw std::invalid_argument("no such block");
+  const std::size_t size = m.model.cache.block_stride;
+  std::memmove(m.model.cache.memory.data() + (std::size_t)to * size, m.model.cache.memory.data() + (std::size_t)from * size, size);
 }
 
 void Engine::step(const Work* work, int count, std::vector<Sampled>& out, const Masks& masks) {

@@ -110,6 +110,8 @@ class Engine {
   void open(int slot, const Sampling& sampling, const std::uint32_t* known, std::size_t count, std::size_t prompt);
   // Tokens that follow the slot's newest one without having been drawn.
   void extend(int slot, const std::uint32_t* tokens, std::size_t count);
+  // Makes KV block `to` what `from` is, in all layers.
+  void copy_block(int from, int to);
   // Computes one step; `out[i]` is of `work[i]` (there may be more of them), without `sample` only its `finite`. Throws
   // std::invalid_argument on impossible work.
   void step(const Work* work, int count, std::vector<Sampled>& out, const Masks& masks = {});

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from headway.bench.plot import Series, curve
 from headway.bench.policies import POLICIES, Comparison
-from headway.bench.step import StepReport
+from headway.bench.step import ROWS, SAMPLED, StepReport
 
 
 def print_steps(report: StepReport, *, as_json: bool) -> None:
@@ -17,20 +17,22 @@ def print_steps(report: StepReport, *, as_json: bool) -> None:
         print(json.dumps(report.as_json(), indent=2))
         return
     table = Table("what", "tokens/s", "limit", "share")
-    rows = {
-        "decode, 1 sequence": report.decode_1,
-        "decode, 8 sequences": report.decode_8,
-        "decode, 32 sequences": report.decode_32,
-        "prefill, 512 tokens": report.prefill_512,
-    }
-    for name, speed in rows.items():
-        table.add_row(name, f"{speed.tokens_per_s:,.0f}", f"{speed.limit_tokens_per_s:,.0f}", f"{speed.share:.0%}")
+    for row in ROWS:
+        if speed := report.speeds.get(row.name):
+            figures = f"{speed.tokens_per_s:,.0f}", f"{speed.limit_tokens_per_s:,.0f}", f"{speed.share:.0%}"
+            table.add_row(row.title, *figures)
+    if report.sampling_share is not None:
+        table.add_row(SAMPLED.title, "", "", f"{report.sampling_share:.1%}")
     machine = report.machine
     table.caption = (
         f"{machine.isa}, {machine.threads} threads: reads {machine.read_bytes_per_s / 1e9:.1f} GB/s, "
         f"{machine.int8_macs_per_s / 1e9:.0f} G int8 multiply-adds/s"
     )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for row in (*ROWS, SAMPLED):
+        if reason := report.left_out.get(row.name):
+            console.print(f"not measured: {row.title}: {reason}")
 
 
 def print_policies(comparison: Comparison, *, as_json: bool) -> None:

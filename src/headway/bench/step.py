@@ -1,31 +1,35 @@
 """`headway bench step`: the engine without HTTP, beside what the machine could do at best.
 
-Everything a step costs is inside the measured time: planning, the forward pass, sampling, committing, publishing.
+engine_alone     drives it, with copied_prompts    step_room    which rows fit, and the KV pool they need
+sampling_share   what sampling takes              step         what is measured, and its limits
 """
 
-import random
 import statistics
 import time
-from array import array
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headway.core.clock import MonotonicClock
+from headway.bench.engine_alone import EngineAlone
+from headway.bench.sampling_share import FULL, sampling_share
+from headway.bench.step_room import Row, make_room
 from headway.core.config import Settings
-from headway.core.events import StepMessage
-from headway.core.request import EngineRequest
-from headway.core.runner import Runner
+from headway.core.runner import RunnerInfo
 from headway.core.sampling import Sampling
 from headway.model.load import load_runner
 from headway.model.machine import Machine, probe
-from headway.scheduling.engine import Engine
 
-CONTEXT = 128  # tokens before the first measured one
-STEPS = 64  # measured decode steps in a round
-ENTRY_STEPS = 64  # decode steps that the first streams may make before the last is prefilled
+ROWS = (
+    Row("decode_1", "decode, 1 sequence", 1, 128, steps=64, bound="read"),
+    Row("decode_8", "decode, 8 sequences", 8, 128, steps=64, bound="compute"),
+    Row("decode_32", "decode, 32 sequences", 32, 128, steps=32, bound="compute"),
+    Row("decode_32_2048", "decode, 32 sequences, 2,048 tokens of context", 32, 2048, steps=8, bound="both"),
+    Row("prefill_512", "prefill, 512 tokens", 1, 512, steps=0, bound="compute"),
+    Row("prefill_4096", "prefill, 4,096 tokens", 1, 4096, steps=0, bound="compute"),
+)
+SAMPLED = Row("sampling_32", "sampling, of a step with 32 sequences", 32, 128, steps=192, bound="compute")
 ROUNDS = 5
-PREFILL = 512
+LEAST_ROUNDS, LONG_S = 3, 15.0  # no more than three rounds once they have taken so long
 
 Progress = Callable[[str], None]
 
@@ -41,99 +45,70 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    decode_1: Speed
-    decode_8: Speed
-    decode_32: Speed
-    prefill_512: Speed
+    speeds: dict[str, Speed]  # by a row's name
+    sampling_share: float | None  # of a step's time in the runner, beyond drawing greedily
+    left_out: dict[str, str]  # why a row was not measured
     machine: Machine
 
     def as_json(self) -> dict[str, object]:
-        return asdict(self)
+        speeds: dict[str, object] = {name: asdict(speed) for name, speed in self.speeds.items()}
+        rest = {SAMPLED.name: self.sampling_share, "left_out": self.left_out, "machine": asdict(self.machine)}
+        return speeds | rest
 
 
 def measure(path: Path, settings: Settings, progress: Progress) -> StepReport:
-    """Medians of five rounds each. The probe runs first, in the same process and with the same threads."""
+    """Medians of five rounds each, or of three where they take long. The probe runs first, in the same process and with
+    the same threads. The KV pool is made large enough for all rows; those that do not fit the model or the machine are
+    left out.
+    """
     progress("probing the machine")
     machine = probe(settings.engine.threads)
-    runner = load_runner(path, settings.engine)
+    engine, left_out = make_room((*ROWS, SAMPLED), path, settings.engine)
+    runner = load_runner(path, engine)
     try:
-        bench = _Bench(runner, settings)
-        info = runner.info
-        by_compute = machine.int8_macs_per_s / (info.layer_macs + info.head_macs)
-        limits = {1: machine.read_bytes_per_s / info.bytes_per_token, 8: by_compute, 32: by_compute}
+        bench = EngineAlone(runner, settings.model_copy(update={"engine": engine}), runner.copy_block)
         speeds = {}
-        for sequences, limit in limits.items():
-            progress(f"decoding {sequences} sequence{'s' if sequences > 1 else ''}")
-            speeds[sequences] = _speed(statistics.median(bench.decode(sequences) for _ in range(ROUNDS)), limit)
-        progress(f"prefilling {PREFILL} tokens")
-        prefill = statistics.median(bench.prefill() for _ in range(ROUNDS))
-        prefill_limit = machine.int8_macs_per_s * PREFILL / (PREFILL * info.layer_macs + info.head_macs)
-        return StepReport(speeds[1], speeds[8], speeds[32], _speed(prefill, prefill_limit), machine)
+        for row in ROWS:
+            if row.name not in left_out:
+                progress(f"measuring {row.title}")
+                speed = statistics.median(_rounds(bench, row))
+                limit = limit_tokens_per_s(row, runner.info, machine)
+                speeds[row.name] = Speed(speed, limit, speed / limit)
+        share = None
+        if SAMPLED.name not in left_out:
+            progress(f"measuring {SAMPLED.title}")
+            share = sampling_share(runner, SAMPLED.sequences, SAMPLED.context)
+        return StepReport(speeds, share, left_out, machine)
     finally:
         runner.close()
 
 
-def _speed(tokens_per_s: float, limit: float) -> Speed:
-    return Speed(tokens_per_s, limit, tokens_per_s / limit)
+def limit_tokens_per_s(row: Row, info: RunnerInfo, machine: Machine) -> float:
+    """What one step, or the whole prompt, takes at best, by what binds it: reading all weights once; multiply-adds with
+    weights, of which attention's are left out; or reading weights, keys and values, and then the multiply-adds."""
+    read = info.bytes_per_token
+    if row.steps:
+        tokens, macs = row.sequences, row.sequences * (info.layer_macs + info.head_macs)
+    else:
+        tokens, macs = row.context, row.context * info.layer_macs + info.head_macs
+    if row.bound == "both":
+        read += row.sequences * info.kv_bytes_read(row.context)
+    seconds = read / machine.read_bytes_per_s if row.bound != "compute" else 0.0
+    seconds += macs / machine.int8_macs_per_s if row.bound != "read" else 0.0
+    return tokens / seconds
 
 
-class _Bench:
-    """Drives one engine with random prompts, so that nothing comes from the prefix cache."""
+def _rounds(bench: EngineAlone, row: Row) -> list[float]:
+    """Tokens per second of each."""
+    start, speeds = time.monotonic(), list[float]()
+    while len(speeds) < ROUNDS and (len(speeds) < LEAST_ROUNDS or time.monotonic() - start < LONG_S):
+        speeds.append(_tokens_per_s(bench, row))
+    return speeds
 
-    def __init__(self, runner: Runner, settings: Settings) -> None:
-        # Prompts in whole pieces: no stream's pace is to be kept here, only the engine's own speed seen.
-        promise = settings.promise.model_copy(update={"itl_ms": 0.0})
-        settings = settings.model_copy(update={"promise": promise})
-        self._engine = Engine(runner, settings, MonotonicClock(), epoch=0, publish=self._publish)
-        self._engine.warm_up()
-        self._vocab = runner.info.vocab_size
-        self._random = random.Random(0)
-        self._serial = 0
-        self._streams: set[int] = set()  # that have got a token
 
-    def decode(self, sequences: int) -> float:
-        """Tokens per second of `sequences` streams that have all been prefilled, and nothing else beside them.
-
-        RuntimeError if the engine did not decode all of them in every step.
-        """
-        self._submit(sequences, CONTEXT, STEPS + ENTRY_STEPS)
-        while len(self._streams) < sequences:
-            self._engine.step()
-        self._engine.step()
-        start, before = time.perf_counter(), self._engine.scheduler.counters.computed_tokens
-        for _ in range(STEPS):
-            self._engine.step()
-        elapsed = time.perf_counter() - start
-        tokens = self._engine.scheduler.counters.computed_tokens - before
-        self._drain()
-        if tokens != STEPS * sequences:
-            raise RuntimeError(f"{tokens} tokens in {STEPS} steps of {sequences} sequences: is the KV pool too small?")
-        return tokens / elapsed
-
-    def prefill(self) -> float:
-        """Prompt tokens per second of one prompt, up to its first token."""
-        self._submit(1, PREFILL, 1)
-        start = time.perf_counter()
-        while not self._streams:
-            self._engine.step()
-        elapsed = time.perf_counter() - start
-        self._drain()
-        return PREFILL / elapsed
-
-    def _submit(self, count: int, prompt: int, output: int) -> None:
-        self._streams.clear()
-        for _ in range(count):
-            self._serial += 1
-            ids = array("I", (self._random.randrange(self._vocab) for _ in range(prompt)))
-            sampling = Sampling(max_tokens=output, temperature=0.8, top_p=0.95, seed=self._serial, ignore_eos=True)
-            now = time.monotonic()
-            self._engine.submit(
-                EngineRequest(id=self._serial, epoch=0, prompt=ids.tobytes(), sampling=sampling, arrival=now)
-            )
-
-    def _drain(self) -> None:
-        while self._engine.has_work:
-            self._engine.step()
-
-    def _publish(self, worker: int, message: StepMessage) -> None:
-        self._streams.update(emission.id for emission in message.emissions if emission.tokens)
+def _tokens_per_s(bench: EngineAlone, row: Row) -> float:
+    if not row.steps:
+        return row.context / bench.prefill(row.context)
+    sampling = Sampling(max_tokens=1, temperature=FULL.temperature, top_p=FULL.top_p, ignore_eos=True)
+    seconds = bench.decode(row.sequences, row.context, row.steps, sampling)
+    return row.sequences * row.steps / seconds

@@ -29,10 +29,16 @@ class RunnerInfo:
     layer_macs: int = 0  # multiply-adds with weights that one token costs in all layers; 0: unknown
     head_macs: int = 0  # and, where it is sampled, in the output head
     bytes_per_token: int = 0  # weights read to decode one token alone
+    # Per attention span (as in `windows`, but of every layer): bytes of K and V that a token has in the layers with it.
+    kv_bytes: tuple[tuple[int, int], ...] = ()
 
     @property
     def layer_groups(self) -> int:
         return len(self.windows)
+
+    def kv_bytes_read(self, context: int) -> int:
+        """Keys and values that a query sees after `context` tokens."""
+        return sum(size * min(context, span or context) for span, size in self.kv_bytes)
 
 
 @dataclass(frozen=True, slots=True)

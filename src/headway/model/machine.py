@@ -1,6 +1,7 @@
 """What this machine could do at best: the limits that speeds are stated against."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import headway._native as _native
 
@@ -19,3 +20,12 @@ def probe(threads: int) -> Machine:
     """Measures for about a second."""
     read, macs = _native.probe(threads)
     return Machine(threads, _native.best_isa(), read, macs)
+
+
+def free_memory() -> int | None:
+    """Bytes that can be had without swapping. None where the system does not say (it is no Linux)."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)

@@ -16,7 +16,7 @@ from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult,
 from headway.model.end_tokens import end_ids_of
 from headway.model.grammar import Grammars
 from headway.model.grammar_slots import GrammarSlots
-from headway.model.kv_blocks import KV_TYPES, block_bytes
+from headway.model.kv_blocks import KV_TYPES, block_bytes, span_bytes
 from headway.model.spec import Architecture, Checkpoint, ModelSpec
 from headway.model.step_thread import StepThread
 from headway.model.tokenizer import load_tokenizer
@@ -60,6 +60,7 @@ class NativeRunner:
             layer_macs=spec.layer_macs,
             head_macs=spec.head_macs,
             bytes_per_token=self._bytes_per_token(spec),
+            kv_bytes=span_bytes(spec, settings.kv_type),
         )
         self._thread = StepThread(self._compute, "native-step")
         self._submitted = False
@@ -94,6 +95,12 @@ class NativeRunner:
     def logits(self, sample: int) -> NDArray[np.float32]:
         """Raw logits of the last step's `sample`-th drawn row (a copy), if the step had <= `_native.LOGIT_ROWS`."""
         return self._core.logits(sample).copy()
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Makes KV block `target` what `source` is. Not while a step computes."""
+        if self._submitted:
+            raise RuntimeError("copy_block() while a step computes")
+        self._core.copy_block(source, target)
 
     def _compute(self, batch: Batch) -> StepResult:
         refused: dict[int, str] = {}  # slots whose opening failed: their sequences fail, the step does not
