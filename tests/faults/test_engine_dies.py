@@ -11,7 +11,7 @@ import httpx
 import pytest
 from process_rig import Background, Server, serving
 
-DEATHS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP]
+DEATHS = [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.long), signal.SIGSTOP]
 HANG: dict[str, Any] = {"server": {"hang_s": 0.5}}
 
 
@@ -49,6 +49,7 @@ def test_streams_go_on_with_the_same_tokens(death: signal.Signals) -> None:
         assert server.metric('headway_engine_breaker{state="closed"}') == 1
 
 
+@pytest.mark.long  # the short storm does it too
 def test_it_may_die_again_and_again() -> None:
     with serving(step_s=0.01) as server:
         body = {"prompt": "again", "max_tokens": 300, "ignore_eos": True, "temperature": 1, "seed": 1}

@@ -16,7 +16,7 @@ def answer(server: Server, body: dict[str, Any]) -> str:
 
 def test_it_is_convicted_and_the_others_end_equal() -> None:
     bodies: list[dict[str, Any]] = [
-        {"prompt": f"number {i}", "max_tokens": 120, "ignore_eos": True, "temperature": i % 2, "seed": i}
+        {"prompt": f"number {i}", "max_tokens": 60, "ignore_eos": True, "temperature": i % 2, "seed": i}
         for i in range(GOOD)
     ]
     with serving(step_s=0.01) as server:

@@ -106,8 +106,10 @@ def serving(**options: Any) -> Iterator[Server]:
     """`options` are launch's."""
     with launch(**options) as process:
         server = Server(process)
-        yield server
-        server.http.close()
+        try:
+            yield server
+        finally:
+            server.http.close()
 
 
 def is_running(pid: int) -> bool:

@@ -1,48 +1,13 @@
 """Below the application: what is not HTTP, what has no end, and requests that would rather speak something else."""
 
 import json
-import socket
 from collections.abc import Iterator
 
 import pytest
+from raw_wire import BODY, POST, Wire, check_refusal, whole
 from server_rig import Rig
 
-BODY = b'{"prompt":"hi","max_tokens":2}'
-POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEA\r\n"
-
-
-class Wire:
-    def __init__(self, rig: Rig) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", int(rig.url.rpartition(":")[2])), timeout=10)
-        self._file = self._socket.makefile("rb")
-
-    def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def flood(self, piece: bytes, total: int) -> None:
-        """Until all is sent, or the server has had enough."""
-        try:
-            for _ in range(total // len(piece)):
-                self._socket.sendall(piece)
-        except OSError:
-            pass
-
-    def answer(self) -> tuple[int, dict[str, str], bytes]:
-        status = int(self._file.readline().split()[1])
-        headers = {}
-        while (line := self._file.readline().decode().strip()) != "":
-            name, _, value = line.partition(":")
-            headers[name.lower()] = value.strip()
-        return status, headers, self._file.read(int(headers["content-length"]))
-
-    def upgraded(self, request: bytes) -> bool:
-        self.send(request)
-        return self._file.readline().startswith(b"HTTP/1.1 101 ")
-
-    def close(self) -> None:
-        self._file.close()
-        self._socket.close()
 
 
 @pytest.fixture
@@ -50,17 +15,6 @@ def wire(rig: Rig) -> Iterator[Wire]:
     made = Wire(rig)
     yield made
     made.close()
-
-
-def whole(body: bytes, headers: bytes = b"") -> bytes:
-    return POST + headers + b"Content-Length: %d\r\n\r\n" % len(body) + body
-
-
-def check_refusal(wire: Wire, status: int, code: str) -> None:
-    got, headers, body = wire.answer()
-    assert got == status and headers["content-type"] == "application/json" and headers["connection"] == "close"
-    error = json.loads(body)["error"]
-    assert error.keys() == {"message", "type", "param", "code"} and error["code"] == code
 
 
 @pytest.mark.parametrize(

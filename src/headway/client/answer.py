@@ -35,41 +35,56 @@ class Restarted:
     reason: str
 
 
-def answer_of(body: Mapping[str, Any]) -> Answer:
-    choice = first_choice(body)
-    return Answer(text_of(choice), choice.get("finish_reason"), usage_of(body), body)
+def answer_of(body: object) -> Answer:
+    """Of a whole body; what in it is not what it should be counts as absent."""
+    fields = body if isinstance(body, dict) else {}
+    choice = first_choice(fields)
+    return Answer(text_of(choice), reason_of(choice), usage_of(fields), fields)
+
+
+def choices_in(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The choices of an answer or a chunk, as far as they are any."""
+    choices = body.get("choices")
+    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
 
 
 def first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """That of index 0 in an answer or a chunk; an empty one if it has none."""
-    for choice in body.get("choices") or ():
-        if isinstance(choice, dict) and not choice.get("index"):
-            return choice
-    return {}
+    return next((choice for choice in choices_in(body) if not choice.get("index")), {})
 
 
 def text_of(choice: Mapping[str, Any]) -> str:
     """The text of a choice of either endpoint, streamed or not."""
     said = choice.get("delta") or choice.get("message")
-    text = choice.get("text") if said is None else said.get("content")
+    text = said.get("content") if isinstance(said, dict) else choice.get("text")
     return text if isinstance(text, str) else ""
+
+
+def reason_of(choice: Mapping[str, Any]) -> str | None:
+    """Why a choice has ended; None: it has not."""
+    reason = choice.get("finish_reason")
+    return reason if isinstance(reason, str) and reason else None
 
 
 def usage_of(body: Mapping[str, Any]) -> Usage | None:
     usage = body.get("usage")
     if not isinstance(usage, dict):
         return None
-    details = usage.get("prompt_tokens_details") or {}
-    return Usage(
-        usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0, details.get("cached_tokens") or 0
-    )
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached))
 
 
-def as_chunk(body: Mapping[str, Any]) -> Chunk:
+def _count(value: object) -> int:
+    return value if type(value) is int else 0
+
+
+def as_chunk(body: object) -> Chunk:
     """A whole answer as the one chunk of a stream."""
+    fields = body if isinstance(body, dict) else {}
     choices = [
         {("delta" if key == "message" else key): value for key, value in choice.items()}
-        for choice in body.get("choices") or ()
+        for choice in choices_in(fields)
     ]
-    kind = str(body.get("object", "chat.completion"))
-    return {**body, "object": f"{kind}.chunk" if kind == "chat.completion" else kind, "choices": choices}
+    kind = str(fields.get("object", "chat.completion"))
+    return {**fields, "object": f"{kind}.chunk" if kind == "chat.completion" else kind, "choices": choices}

@@ -65,7 +65,7 @@ def chunk_of(event: Event) -> Chunk:
     """Raises what an error event says: StreamFailed or DeadlineExceeded."""
     try:
         chunk = msgspec.json.decode(event.data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         chunk = None
     if not isinstance(chunk, dict):
         raise StreamFailed(f"the stream has an event that is no JSON object: {event.data[:100]!r}")

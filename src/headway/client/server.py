@@ -34,7 +34,8 @@ class Server:
     async def models(self, deadline: Deadline) -> list[str]:
         body = await self.transport.fetch(Call("GET", MODELS), deadline)
         entries = body.get("data") if isinstance(body, dict) else None
-        return [str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry]
+        listed = entries if isinstance(entries, list) else []
+        return [str(entry["id"]) for entry in listed if isinstance(entry, dict) and "id" in entry]
 
     async def with_model(self, body: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         """The body with the model's name in it, where there is one to be had."""

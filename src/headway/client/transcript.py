@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headway.client.answer import Chunk, Usage, first_choice, text_of, usage_of
+from headway.client.answer import Chunk, Usage, choices_in, first_choice, reason_of, text_of, usage_of
 from headway.client.errors import StreamFailed
 from headway.client.shown import Shown
 
@@ -43,12 +43,13 @@ class Transcript:
 
     def take(self, chunk: Chunk, with_ids: bool) -> tuple[str, list[int]]:
         """The new text and ids. Raises Differs, and StreamFailed where there are no ids."""
-        for choice in chunk.get("choices") or ():
-            if isinstance(choice, dict) and choice.get("finish_reason"):
-                self._finished.add(choice.get("index") or 0)
+        for choice in choices_in(chunk):
+            if reason_of(choice):
+                index = choice.get("index")
+                self._finished.add(index if type(index) is int else 0)
         self.usage = usage_of(chunk) or self.usage
         first = first_choice(chunk)
-        self.finish_reason = first.get("finish_reason") or self.finish_reason
+        self.finish_reason = reason_of(first) or self.finish_reason
         ids = self._ids.take(_ids_of(first)) if with_ids else []
         return self._text.take(text_of(first)), ids
 
@@ -62,7 +63,9 @@ def _ids_of(choice: Mapping[str, Any]) -> list[int]:
     ids = choice.get("token_ids")
     if ids is None and text_of(choice):
         raise StreamFailed("this server gives no token ids", code="no_token_ids")
-    return list(ids or ())
+    if ids is not None and not (isinstance(ids, list) and all(type(token) is int for token in ids)):
+        raise StreamFailed("this server gives token ids that are none", code="no_token_ids")
+    return ids or []
 
 
 def choices_of(body: Mapping[str, Any]) -> int:

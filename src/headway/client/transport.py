@@ -90,7 +90,7 @@ class Transport:
                 raise ClientError(f"{self._base} answered with more than {ANSWER_LIMIT} bytes", code="bad_answer")
             try:
                 return msgspec.json.decode(body)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise ClientError(f"{self._base} answered with no JSON: {error}", code="bad_answer") from None
 
         return await self._with_retries(call, deadline, read)
@@ -230,7 +230,7 @@ def error_fields(body: bytes | str) -> dict[str, Any]:
     """message, code and param of an error body, of any server: `message` always a string, the others None if absent."""
     try:
         decoded = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         text = body if isinstance(body, str) else body.decode(errors="replace")
         return {"message": text.strip()[:200], "code": None, "param": None}
     error = decoded.get("error", decoded) if isinstance(decoded, dict) else decoded

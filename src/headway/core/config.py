@@ -26,6 +26,10 @@ class ServerSettings(Section):
     max_body_bytes: int = Field(8 << 20, ge=1024)
     header_wait_s: float = Field(10.0, gt=0)  # response headers wait at most so long for the first planned step
     keep_alive_s: float = Field(15.0, gt=0)  # silence on a stream that the comment ": keep-alive" breaks
+    head_s: float = Field(10.0, gt=0)  # a request's head must be whole so long after its first byte, or the connection
+    body_s: float = Field(60.0, gt=0)  # and its body so long after the head
+    stall_s: float = Field(60.0, gt=0)  # a connection that is full, and whose reader takes nothing for so long, is cut
+    max_connections: int = Field(20_000, ge=1)  # open at once, in each API worker; more get 503
     idle_connection_s: int = Field(120, ge=1)  # longer than common proxies' 60-90 s
     drain_s: float = Field(30.0, ge=0)  # what running requests get to finish in at shutdown
     start_s: float = Field(300.0, gt=0)  # the engine must be ready within this

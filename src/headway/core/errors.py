@@ -96,3 +96,7 @@ class ModelError(HeadwayError):
     """A model cannot be loaded: missing or truncated files, an unknown architecture or tensor type."""
 
     code = "model_error"
+
+    def __init__(self, message: str) -> None:
+        most = 2000  # it may quote a file, which can hold anything at any length
+        super().__init__(message if len(message) <= most else f"{message[:most]} [...]")

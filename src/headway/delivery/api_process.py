@@ -14,7 +14,9 @@ import uvloop
 from headway.core.config import Settings
 from headway.core.errors import ModelError
 from headway.delivery.app import create_app
-from headway.delivery.http_protocol import HttpProtocol
+from headway.delivery.connection_limits import ConnectionLimits, ServerConfig
+from headway.delivery.connections import connect, raise_open_files
+from headway.delivery.websocket_protocol import WebSocketProtocol
 from headway.serving.child import CONVICTED, ENGINE_AWAY, ENGINE_DIED, Absence, Child
 from headway.serving.frontend import Frontend, load_frontend
 
@@ -31,13 +33,16 @@ class Server(uvicorn.Server):
         yield
 
 
-def make_server(frontend: Frontend, settings: Settings, peers: Sequence[int] = ()) -> Server:
-    """`peers`: as for create_app."""
-    config = uvicorn.Config(
+def make_server(
+    frontend: Frontend, settings: Settings, peers: Sequence[int] = (), connections: int | None = None
+) -> Server:
+    """`peers`: as for create_app; `connections`: the most of them, where it is less than the settings'."""
+    config = ServerConfig(
         create_app(frontend, settings, peers),
+        ConnectionLimits.of(settings.server, connections),
         loop="uvloop",
-        http=HttpProtocol,
-        ws="websockets-sansio",
+        http=connect,
+        ws=WebSocketProtocol,
         ws_max_size=settings.server.max_body_bytes,
         ws_ping_interval=settings.server.keep_alive_s,
         ws_ping_timeout=PONG_S,
@@ -58,7 +63,8 @@ async def serve(frontend: Frontend, child: Child) -> None:
     """Until SIGTERM, and then until the drain is over."""
     loop = asyncio.get_running_loop()
     spec, settings = child.spec, child.spec.settings
-    server = make_server(frontend, settings, spec.peers)
+    connections = raise_open_files(settings.server.max_connections)
+    server = make_server(frontend, settings, spec.peers, connections)
     listeners = [socket.socket(fileno=fd) for fd in (spec.listen_fd, spec.peer_fd) if fd >= 0]
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)

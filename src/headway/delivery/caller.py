@@ -27,6 +27,12 @@ class Caller:
             return self.lane
         return max(LANES["priority" if tier == "fast" else tier], self.ceiling)  # of two lanes the greater is the lower
 
+    @property
+    def salt(self) -> bytes:
+        """Of the prefix cache. How soon an answer comes tells whether its prompt was cached, so one key's tenant never
+        meets another's blocks. `user` has no part in it: a client can claim any, and on an open server all share."""
+        return (self.tenant or "").encode()
+
     def tenant_for(self, user: str | None) -> str:
         """The tenant of a request with this `user`."""
         if self.tenant is not None:

@@ -45,6 +45,18 @@ class HeadTooLarge(InvalidRequest):
     code = "headers_too_large"
 
 
+class LateRequest(HeadwayError):
+    """The request did not come whole in the time it has."""
+
+    code = "request_timeout"
+
+
+class TooManyConnections(EngineUnavailable):
+    """The server has as many connections as it may."""
+
+    code = "too_many_connections"
+
+
 class NoSuchRoute(InvalidRequest):
     """The path or method does not exist."""
 
@@ -78,6 +90,7 @@ TABLE: dict[type[HeadwayError], tuple[int, str]] = {
     BodyTooLarge: (413, "invalid_request_error"),
     MalformedHttp: (400, "invalid_request_error"),
     HeadTooLarge: (431, "invalid_request_error"),
+    LateRequest: (408, "timeout_error"),
     UnknownModel: (404, "invalid_request_error"),
     NoSuchRoute: (404, "invalid_request_error"),
     NoSuchStream: (404, "invalid_request_error"),
@@ -124,9 +137,17 @@ def error_response(error: HeadwayError) -> Response:
         headers["x-should-retry"] = "false"
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    if isinstance(error, BodyTooLarge | HeadTooLarge | MalformedHttp):
+    if isinstance(error, BodyTooLarge | HeadTooLarge | MalformedHttp | LateRequest | TooManyConnections):
         headers["connection"] = "close"  # what is left of the request will not be read
     return Response(error_body(error), status, headers)
+
+
+def bare_response(error: HeadwayError) -> bytes:
+    """The same as it is sent by who has no application to do it."""
+    response = error_response(error)
+    lines = [b"HTTP/1.1 %d " % response.status_code]
+    lines += [name + b": " + value for name, value in response.raw_headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + bytes(response.body)
 
 
 def as_headway_error(error: Exception) -> HeadwayError:

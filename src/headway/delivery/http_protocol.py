@@ -1,14 +1,20 @@
-"""uvicorn's HTTP/1.1 with what it lacks: a bound on headers, OpenAI's error shape, and deafness to `Upgrade` but where
-there is a WebSocket."""
+"""uvicorn's HTTP/1.1 with what it lacks: bounds on headers and on the time that a request takes to come, OpenAI's error
+shape, and deafness to `Upgrade` but where there is a WebSocket."""
 
+import asyncio
 from collections.abc import Callable, Iterable
-from typing import cast
+from enum import Enum, auto
+from typing import Any, cast
 
 import httptools
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from headway.core.errors import HeadwayError
-from headway.delivery.http_errors import HeadTooLarge, MalformedHttp, error_response
+from headway.delivery.connection_limits import limits_of
+from headway.delivery.http_errors import HeadTooLarge, LateRequest, MalformedHttp, bare_response
+from headway.delivery.stall import Stall
 from headway.delivery.websocket import WEBSOCKETS
 
 # Request line, headers, trailers and the framing of chunks. Without a bound a header without end takes all memory,
@@ -19,15 +25,51 @@ CONNECTION = "headway.connection"  # key in the ASGI scope: the HttpProtocol
 HOP_HEADERS = (b"upgrade", b"http2-settings")
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """One connection."""
+class Owed(Enum):
+    """What the client has to send next."""
+
+    REQUEST = auto()  # anything: it has just connected, or sent line ends only
+    HEAD = auto()  # the rest of a head
+    BODY = auto()  # the rest of a body
+    NOTHING = auto()
+
+
+class HttpProtocol(Stall, HttpToolsProtocol):
+    """One connection.
+
+    What the client owes when all that has come is read has a time, `server.head_s` or `body_s`, on one timer; a request
+    that comes in one piece sets none. Idle connections have uvicorn's."""
 
     _head = 0  # bytes of the current request that were not body
     _news = 0  # the same, of what has just come
+    _owed = Owed.REQUEST
+    _timed = Owed.NOTHING  # what the timer is for
+    _timer: asyncio.TimerHandle | None = None
     on_room: Callable[[], None] | None = None  # called when the connection is no longer full
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.limits = limits_of(config)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast(asyncio.Transport, transport))
+        self._set_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unset_timer()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        if self._owed is Owed.NOTHING:
+            self._owed = Owed.REQUEST
         self._news = len(data)
         self._head += self._news
         try:
@@ -44,11 +86,67 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             if self._head > MOST_HEAD:
                 self._refuse(TOO_LONG)
+        if self._owed is not self._timed:
+            self._set_timer()
 
     def on_message_begin(self) -> None:
         self._head = self._news
+        self._owed = Owed.HEAD
+        self._unset_timer()
         super().on_message_begin()
         cast(dict[str, object], self.scope)[CONNECTION] = self
+
+    def on_headers_complete(self) -> None:
+        self._owed = Owed.BODY
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._owed = Owed.NOTHING
+        super().on_message_complete()
+
+    # The time that a request has to come.
+
+    def _set_timer(self) -> None:
+        self._unset_timer()
+        self._timed = self._owed
+        if self._owed is not Owed.NOTHING:
+            seconds = self.limits.body_s if self._owed is Owed.BODY else self.limits.head_s
+            self._timer = self.loop.call_later(seconds, self._late)
+        elif self.cycle is not None and self.cycle.response_complete and not self.transport.is_closing():
+            # It was answered before it had come whole, and what came since has ended the idle time.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _unset_timer(self) -> None:
+        self._timed = Owed.NOTHING
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._unset_timer()
+        answered = self.cycle is None or self.cycle.response_complete
+        if self.pipeline or not (answered or self._owed is Owed.BODY):
+            self._set_timer()  # a request before it is still being answered, and nobody waits for this one
+        elif self._owed is Owed.REQUEST or (self._owed is Owed.BODY and self.cycle.response_started):
+            self._hang_up()
+        else:
+            what = "headers" if self._owed is Owed.HEAD else "the body"
+            self._refuse(LateRequest(f"{what} did not come whole in time"))
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self.linger()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.linger()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._unset_timer()
+        super().handle_websocket_upgrade()
 
     # What ASGI lacks: a way to send without a coroutine, a dict and a task to run it, for every token of a stream.
 
@@ -97,11 +195,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, error: HeadwayError) -> None:
         """Answers below the application, and hangs up."""
-        response = error_response(error)
-        lines = [b"HTTP/1.1 %d " % response.status_code]
-        lines += [name + b": " + value for name, value in response.raw_headers]
-        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + bytes(response.body))
+        self.transport.write(bare_response(error))
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         self.transport.close()
+        self.linger()
 
 
 def _without_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:

@@ -179,6 +179,7 @@ def _request(
         lane=caller.lane_for(body.service_tier),
         tenant=caller.tenant_for(body.user),
         weight=caller.weight,
+        salt=caller.salt,
     )
 
 

@@ -96,7 +96,7 @@ def _call(call: ToolCall, param: str) -> dict[str, Any]:
     function = call.function
     try:
         arguments = json.loads(function.arguments or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"{param} are not JSON: {error}", param=param) from None
     if not isinstance(arguments, dict):
         raise InvalidRequest(f"{param} must be the JSON text of an object", param=param)

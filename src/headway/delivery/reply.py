@@ -4,7 +4,6 @@ connection."""
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -22,10 +21,6 @@ from headway.delivery.openai_format import StreamFormat, WholeFormat
 from headway.serving.generation import Generation
 
 log = logging.getLogger(__name__)
-
-
-def _cancel(task: "asyncio.Task[None]") -> None:
-    task.cancel()
 
 
 def stream_head(media_type: str) -> list[tuple[bytes, bytes]]:
@@ -92,10 +87,8 @@ class StreamReply(Reply):
         self._settings = settings
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        # A reader that is too slow may have this task stuck in a send for good.
-        self._events.on_overflow(partial(_cancel, task))
+        # A reader that is too slow is not told: it does not read.
+        self._events.on_overflow(scope[CONNECTION].drop)
         async with self._events as events:
             first = asyncio.create_task(events.first())
             try:

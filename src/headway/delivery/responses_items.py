@@ -180,7 +180,7 @@ def read_compaction(held: str) -> str:
             summary = json.loads(base64.b64decode(held.removeprefix(_PREFIX), validate=True))["summary"]
             if isinstance(summary, str):
                 return summary
-    except (binascii.Error, ValueError, KeyError, TypeError):
+    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
         pass
     raise InvalidRequest("encrypted_content is not of a compaction item that this server has made", param="input")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
-from jinja2 import TemplateSyntaxError, meta, nodes
+from jinja2 import meta, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
@@ -44,7 +44,7 @@ class ChatTemplate:
             self._template = None if text is None else environment.from_string(text)
             # What a client may set by chat_template_kwargs.
             self.variables = _variables(environment.parse(self.text)) - _GIVEN - special_tokens.keys()
-        except TemplateSyntaxError as error:
+        except (TemplateError, ValueError, RecursionError) as error:  # half a character, blocks too deep
             raise ModelError(f"the model's chat template does not compile: {error}") from error
         self._takes_parts = self._template is not None and not self._shows(_PROBE) and self._shows(_parts(_PROBE))
 
@@ -186,6 +186,6 @@ def _with_parsed_arguments(call: Any) -> Any:
         return call
     try:
         arguments = json.loads(function["arguments"] or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"a tool call's arguments are not JSON: {error}", param="messages") from error
     return {**call, "function": {**function, "arguments": arguments}}

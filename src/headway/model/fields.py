@@ -1,11 +1,14 @@
 """Typed reading of a checkpoint's metadata."""
 
-import math
+import reprlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headway.core.errors import ModelError
+
+MOST = 2**31 - 1  # of a whole number: what the native core's own hold
 
 
 class Fields:
@@ -25,29 +28,29 @@ class Fields:
         return self._prefix + key in self._values
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """A whole number >= 0."""
+        """A whole number from 0 to MOST."""
         value = self._read(key, default)
-        if type(value) is not int or value < 0:
-            raise self.fail(f"{key} must be a whole number, not {value!r}")
+        if type(value) is not int or not 0 <= value <= MOST:
+            raise self.fail(f"{key} must be a whole number of at most {MOST}, not {_shown(value)}")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number."""
         value = self._read(key, default)
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise self.fail(f"{key} must be a number, not {value!r}")
+        if not _is_finite(value):
+            raise self.fail(f"{key} must be a number, not {_shown(value)}")
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self._read(key, default)
         if type(value) is not bool:
-            raise self.fail(f"{key} must be true or false, not {value!r}")
+            raise self.fail(f"{key} must be true or false, not {_shown(value)}")
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
         value = self._read(key, default)
         if not isinstance(value, str):
-            raise self.fail(f"{key} must be a string, not {value!r}")
+            raise self.fail(f"{key} must be a string, not {_shown(value)}")
         return value
 
     def texts(self, key: str) -> list[str]:
@@ -59,7 +62,7 @@ class Fields:
     def numbers(self, key: str) -> list[float]:
         """A list of finite numbers."""
         value = self._read(key, None)
-        if not isinstance(value, list) or not all(type(n) in (int, float) and math.isfinite(n) for n in value):
+        if not isinstance(value, list) or not all(map(_is_finite, value)):
             raise self.fail(f"{key} must be a list of numbers")
         return [float(n) for n in value]
 
@@ -67,7 +70,7 @@ class Fields:
         """The object under `key`; empty if it is missing."""
         value = self._read(key, {})
         if not isinstance(value, Mapping):
-            raise self.fail(f"{key} must be an object, not {value!r}")
+            raise self.fail(f"{key} must be an object, not {_shown(value)}")
         return Fields(self._path, value)
 
     def fail(self, problem: str) -> ModelError:
@@ -79,3 +82,12 @@ class Fields:
         if value is None:
             raise self.fail(f"{key} is missing")
         return value
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and -sys.float_info.max <= value <= sys.float_info.max
+
+
+def _shown(value: Any) -> str:
+    """A few words of it: files can hold anything, at any length and depth."""
+    return reprlib.repr(value)[:100]

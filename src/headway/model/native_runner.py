@@ -40,7 +40,9 @@ class NativeRunner:
         groups = layer_groups(spec, context)
         limits = self._limits(spec, settings, context, groups)
         try:
-            self._core = _native.Core(self._config(spec, context, groups), limits)
+            # No sequence is longer than the pool; what the core makes room for must not grow with what a file says.
+            longest = min(context, limits.blocks // len(groups.layers) * _native.BLOCK)
+            self._core = _native.Core(self._config(spec, longest, groups), limits)
             digest = load_weights(self._core, checkpoint, architecture, spec, settings)
             self._core.finish()
         except (ValueError, MemoryError, RuntimeError) as error:
@@ -49,7 +51,7 @@ class NativeRunner:
             fingerprint=f"hw-{digest}-native-{self._core.isa}-{settings.kv_type}",
             invariant=True,
             vocab_size=spec.vocab,
-            context=context,
+            context=longest if any(groups.windows) else context,  # or it could outgrow the pool
             block_size=_native.BLOCK,
             blocks=limits.blocks,
             slots=limits.slots,

@@ -29,7 +29,7 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist; a model folder needs it") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read ({error})") from error
     if not isinstance(value, dict):
         raise ModelError(f"{path} does not hold a JSON object")
@@ -132,7 +132,7 @@ class SafetensorsCheckpoint:
             raise ModelError(f"{path} is truncated or no safetensors file: header of {length} bytes in {len(data)}")
         try:
             header = json.loads(data[8 : 8 + length])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ModelError(f"{path} is no safetensors file: its header is not JSON ({error})") from error
         if not isinstance(header, dict):
             raise ModelError(f"{path} is no safetensors file: its header is not an object")

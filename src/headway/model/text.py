@@ -4,10 +4,12 @@ from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.core.errors import ModelError
 from headway.model.answer_format import AnswerFormat, answer_format_of
 from headway.model.architectures.registry import architecture_of
 from headway.model.chat_template import ChatTemplate
 from headway.model.checkpoint import open_checkpoint
+from headway.model.spec import Checkpoint
 from headway.model.template_text import special_tokens_of, template_text_of
 from headway.model.tokenizer import Tokenizer, load_tokenizer
 
@@ -41,10 +43,17 @@ def load_text(path: Path) -> TextModel:
     try:
         spec = architecture_of(checkpoint).spec(checkpoint)
         tokenizer = load_tokenizer(checkpoint)
-        template = ChatTemplate(template_text_of(checkpoint), special_tokens_of(checkpoint))
+        template = _template_of(checkpoint)
     finally:
         checkpoint.close()
     return TextModel(_name_of(path), spec.context, spec.vocab, tokenizer, template, tokenizer.end_ids)
+
+
+def _template_of(checkpoint: Checkpoint) -> ChatTemplate:
+    try:
+        return ChatTemplate(template_text_of(checkpoint), special_tokens_of(checkpoint))
+    except ModelError as error:
+        raise ModelError(f"model {checkpoint.path}: {error.message}") from error
 
 
 def _name_of(path: Path) -> str:

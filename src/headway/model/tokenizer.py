@@ -147,7 +147,10 @@ def _backend_of_folder(checkpoint: Checkpoint) -> tokenizers.Tokenizer:
     backend.no_truncation()
     config = tokenizer_config(checkpoint.path)
     if "add_bos_token" in config or "add_eos_token" in config:
-        _surround(backend, config, special_tokens_of(checkpoint))
+        try:
+            _surround(backend, config, special_tokens_of(checkpoint))
+        except (ValueError, TypeError) as error:  # a name that is no text, a pair of names that are no template
+            raise ModelError(f"{path} does not have the tokens that tokenizer_config.json names ({error})") from error
     return backend
 
 

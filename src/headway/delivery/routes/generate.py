@@ -97,6 +97,7 @@ def generate_router(frontend: Frontend, settings: Settings) -> APIRouter:
                 lane=caller.lane_for(query.service_tier),
                 tenant=caller.tenant_for(query.user),
                 weight=caller.weight,
+                salt=caller.salt,
             )
         )
         plain = "text/plain" in request.headers.get("accept", "")

@@ -12,6 +12,7 @@ from headway.model.architectures.places import Place, places
 from headway.model.architectures.rope import plain_frequencies, rope_of
 from headway.model.architectures.sizes import fields_of, sizes_of
 from headway.model.architectures.text_part import text_part_of
+from headway.model.fields import MOST
 from headway.model.spec import Checkpoint, ModelSpec, RawTensor, Weight, floats
 
 _VECTORS = ("F32", "F16", "BF16")  # types of norms and biases
@@ -28,6 +29,16 @@ class Decoder(Family):
         ModelError for anything missing or not supported.
         """
         checkpoint = text_part_of(checkpoint, self.text_defaults)
+        try:
+            with np.errstate(divide="raise", over="raise", invalid="raise"):
+                spec = self._spec(checkpoint, context)
+        except (ArithmeticError, ValueError) as error:  # a base of 0, a factor beyond floats, a logarithm of nothing
+            raise _fail(checkpoint, f"has numbers from which nothing can be computed ({error})") from error
+        if spec.context > MOST:
+            raise _fail(checkpoint, f"has a context of {spec.context} tokens; more than {MOST} are not supported")
+        return spec
+
+    def _spec(self, checkpoint: Checkpoint, context: int | None) -> ModelSpec:
         fields, sizes = fields_of(checkpoint), sizes_of(self, checkpoint)
         layout, layers = checkpoint.layout, sizes.layers
         all_layers = "full_attention" if self.local_base else ""

@@ -5,6 +5,8 @@ from headway.model.architectures.names import tensor_name
 from headway.model.fields import Fields
 from headway.model.spec import Checkpoint
 
+LARGEST_HEAD = 1024  # the native core's
+
 
 def fields_of(checkpoint: Checkpoint) -> Fields:
     """The checkpoint's metadata: config.json, or the GGUF keys of its architecture."""
@@ -21,6 +23,10 @@ def sizes_of(family: Family, checkpoint: Checkpoint) -> Sizes:
         raise fields.fail(f"{sizes.heads} heads cannot share {sizes.kv_heads} key-value heads")
     if sizes.head_dim == 0 or sizes.head_dim % 2:
         raise fields.fail(f"a head size of {sizes.head_dim} cannot be rotated in pairs")
+    if sizes.head_dim > LARGEST_HEAD:
+        raise fields.fail(f"a head size of {sizes.head_dim} is not supported (up to {LARGEST_HEAD} are)")
+    if sizes.layers > len(checkpoint.names()):  # before anything is made of that length
+        raise fields.fail(f"{sizes.layers} layers cannot be made of {len(checkpoint.names())} tensors")
     return sizes
 
 
