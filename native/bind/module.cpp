@@ -76,8 +76,8 @@ class Core {
 
   void extend(int slot, Ids tokens) { engine.extend(slot, tokens.data(), tokens.size()); }
 
-  // `header` holds slot, start, count, sample for each work; tokens and tables lie one after the other. `ready` is called
-  // before the first draw, with the GIL, and returns when `masks` is written.
+  // `header` holds slot, start, count, sample for each work; tokens and tables (one per layer group) lie one after the
+  // other. `ready` is called before the first draw, with the GIL, and returns when `masks` is written.
   nb::list step(Ints header, Ids tokens, Ids tables, std::optional<Bits> bits, nb::object ready) {
     const std::size_t n = header.size() / 4;
     work.resize(n);
@@ -85,7 +85,7 @@ class Core {
     for (std::size_t i = 0; i < n; i++) {
       const std::int32_t* h = header.data() + 4 * i;
       if (h[1] < 0 || h[2] < 1 || h[1] > engine.config().context - h[2]) throw std::invalid_argument("work lies outside the context");
-      const std::size_t entries = (std::size_t)(h[1] + h[2] + kBlock - 1) / kBlock;
+      const std::size_t entries = (std::size_t)(h[1] + h[2] + kBlock - 1) / kBlock * engine.config().groups.size();
       work[i] = {h[0], h[1], h[2], tokens.data() + token, tables.data() + table, h[3] != 0};
       token += (std::size_t)h[2], table += entries;
       if (token > tokens.size() || table > tables.size()) throw std::invalid_argument("too few tokens or table entries");
@@ -190,6 +190,7 @@ NB_MODULE(_ext, m) {
       .def_rw("inv_freq", &Config::inv_freq)
       .def_rw("ropes", &Config::ropes)
       .def_rw("windows", &Config::windows)
+      .def_rw("groups", &Config::groups)
       .def_rw("attention_scale", &Config::attention_scale)
       .def_rw("attention_cap", &Config::attention_cap)
       .def_rw("logit_cap", &Config::logit_cap)

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 
 #include "headway/engine.h"
@@ -27,8 +28,8 @@ struct Engine::Impl {
     if (w.count < 1 || w.start < 0 || w.start > config.context - w.count) fail("work lies outside the context");
     for (int i = 0; i < w.count; i++)
       if (w.tokens[i] >= (std::uint32_t)config.vocab) fail("token id out of vocabulary");
-    for (int i = 0; i <= (w.start + w.count - 1) / kBlock; i++)
-      if (w.table[i] >= (std::uint32_t)limits.blocks) fail("block index outside the pool");
+    for (int i = 0; i < (int)config.groups.size() * w.blocks(); i++)
+      if (w.tables[i] >= (std::uint32_t)limits.blocks) fail("block index outside the pool");
   }
 };
 
@@ -43,6 +44,15 @@ Engine::Engine(Config config, Limits limits) {
       throw std::invalid_argument("inv_freq needs equally many values for each way to rotate, at most head_dim / 2");
   for (int rope : config.ropes)
     if (rope < -1 || rope >= (int)config.inv_freq.size()) throw std::invalid_argument("a layer rotates by what is not there");
+  if (config.groups.empty()) {
+    config.groups.emplace_back((std::size_t)config.layers);
+    std::iota(config.groups[0].begin(), config.groups[0].end(), 0);
+  }
+  std::vector<int> grouped;
+  for (const auto& group : config.groups) grouped.insert(grouped.end(), group.begin(), group.end());
+  std::sort(grouped.begin(), grouped.end());
+  for (int i = 0; i < config.layers; i++)
+    if ((int)grouped.size() != config.layers || grouped[(std::size_t)i] != i) throw std::invalid_argument("each layer must be in one group");
   if (config.experts < 0 || (config.experts && (config.expert_ffn < 1 || config.active_experts < 1 || config.active_experts > config.experts)))
     throw std::invalid_argument("impossible experts");
   if (limits.threads < 1 || limits.blocks < 1 || limits.slots < 1 || limits.max_tokens < 1)

@@ -144,9 +144,16 @@ std::size_t kv_head_bytes(KvType type, int head_dim) { return kv_part_bytes(type
 KvCache::KvCache(const Config& c, KvType type, int blocks)
     : head_pad(kv_pad(type, c.head_dim)),
       head_stride(kv_part_bytes(type, head_pad)),
-      layer_stride(head_stride * c.kv_heads),
-      block_stride(layer_stride * c.layers),
-      memory(block_stride * blocks) {}
+      layer_stride(head_stride * c.kv_heads) {
+  places.resize((std::size_t)c.layers);
+  std::size_t most = 0;
+  for (std::size_t g = 0; g < c.groups.size(); g++) {
+    for (std::size_t i = 0; i < c.groups[g].size(); i++) places[(std::size_t)c.groups[g][i]] = {(int)g, (int)i};
+    most = std::max(most, c.groups[g].size());
+  }
+  block_stride = layer_stride * most;
+  memory = Buffer<std::uint8_t>(block_stride * blocks);
+}
 
 Model::Model(const Config& config, const Limits& limits, const Kernels& kernels)
     : threads(limits.threads), config_(config), limits_(limits), kernels_(kernels), kv_kernels_(kernels.kv[(int)limits.kv]) {
@@ -342,9 +349,10 @@ void Model::place_keys(int index, const Layer& l, const Work* work, int rows) {
     }
     const Work& w = work[row_work_[r]];
     const int position = w.start + r - row_first_[row_work_[r]];
+    const std::uint32_t* table = w.table(cache.places[index].group);
     for (int h = 0; h < config_.kv_heads; h++) {
       const float* k = k_.data() + r * kv_stride + (std::size_t)h * hd;
-      std::uint8_t* block = cache.at(index, h) + w.table[position / kBlock] * cache.block_stride;
+      std::uint8_t* block = cache.at(index, h) + table[position / kBlock] * cache.block_stride;
       kv_kernels_.write(k, v_.data() + r * kv_stride + (std::size_t)h * hd, hd, cache.head_pad, position % kBlock, block);
     }
   });
@@ -397,7 +405,7 @@ void Model::attend_block(int index, const Work* work, const QueryBlock& b, int h
     codes[i] = query_codes_.data() + at * pad, scales[i] = query_scale_.data() + at * (pad / kGroup);
     offsets[i] = query_offset_.data() + 2 * at * (pad / kGroup);
   }
-  const Attention a = {cache.at(index, head), cache.block_stride, w.table, hd, pad, config_.attention_scale, n, queries, last, first,
+  const Attention a = {cache.at(index, head), cache.block_stride, w.table(cache.places[index].group), hd, pad, config_.attention_scale, n, queries, last, first,
                        codes, scales, offsets, config_.attention_cap};
   float* scores = scratch_.data() + scratch_stride_ * thread;
   if (alone) {

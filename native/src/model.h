@@ -50,16 +50,22 @@ struct Routing {
   void allocate(const Config& config, std::size_t rows, std::size_t hidden_stride);
 };
 
-// Keys and values: [block][layer][kv head] as KvType says. All layers of a block together, so that memory touched for the
-// first time comes a page at a time, not in all layers' pages at once.
+// Keys and values: [block][layer of a group][kv head] as KvType says. All layers of a block together, so that memory
+// touched for the first time comes a page at a time, not in all layers' pages at once. A block has room for the largest
+// group's layers.
 struct KvCache {
+  struct Place {
+    int group = 0, layer = 0;  // which of the group's
+  };
+
   int head_pad = 0;
+  std::vector<Place> places;                                        // [layer]
   std::size_t head_stride = 0, layer_stride = 0, block_stride = 0;  // bytes
   Buffer<std::uint8_t> memory;
 
   KvCache() = default;
   KvCache(const Config& config, KvType type, int blocks);
-  std::uint8_t* at(int layer, int head) { return memory.data() + layer * layer_stride + head * head_stride; }
+  std::uint8_t* at(int layer, int head) { return memory.data() + places[layer].layer * layer_stride + head * head_stride; }
 };
 
 class Model {

@@ -55,14 +55,21 @@ struct Tiny {
   }
 };
 
+// The block of a sequence's b-th 16 tokens in a layer group.
+using Blocks = std::uint32_t (*)(int sequence, int group, int b);
+std::uint32_t in_a_row(int sequence, int, int b) { return (std::uint32_t)(sequence * 40 + b); }
+std::uint32_t scattered(int sequence, int, int b) { return (std::uint32_t)((b * 5 + sequence) % 200); }
+// Of the second group, the last ten: all that a window of 100 sees from 16 tokens on.
+std::uint32_t ring(int sequence, int group, int b) { return (std::uint32_t)(group ? 200 + sequence * 10 + b % 10 : sequence * 40 + b); }
+
 // Runs five prompts to 40 more tokens each, `chunk` prompt tokens a step, together or one after the other.
-std::vector<std::vector<std::uint32_t>> generate(Engine& e, int chunk, bool together, bool scattered) {
+std::vector<std::vector<std::uint32_t>> generate(Engine& e, int chunk, bool together, Blocks block) {
   std::vector<std::vector<std::uint32_t>> known(Tiny::kPrompts), tables(Tiny::kPrompts);
+  const int groups = (int)e.config().groups.size();
   std::vector<int> computed(Tiny::kPrompts);
   const int lengths[] = {3, 17, 64, 310, 530};
   for (int i = 0; i < Tiny::kPrompts; i++) {
     for (int t = 0; t < lengths[i]; t++) known[i].push_back((std::uint32_t)((t * 7 + i * 13 + t * t) % Tiny::kVocab));
-    for (int b = 0; b < Tiny::kContext / kBlock; b++) tables[i].push_back((std::uint32_t)(scattered ? (b * 5 + i) % 200 : i * 40 + b));
     Sampling s;
     s.temperature = i % 2 ? 0.9f : 0, s.seed = 100u + (unsigned)i, s.top_p = i == 3 ? 0.9f : 1, s.repetition_penalty = i == 1 ? 1.2f : 1;
     e.open(i, s, known[i].data(), known[i].size(), known[i].size());
@@ -75,6 +82,9 @@ std::vector<std::vector<std::uint32_t>> generate(Engine& e, int chunk, bool toge
     for (int i = 0; i < Tiny::kPrompts; i++) {
       if (done(i) || (!together && !work.empty())) continue;
       const int n = std::min(chunk, (int)known[i].size() - computed[i]);
+      tables[i].clear();
+      for (int g = 0; g < groups; g++)
+        for (int b = 0; b * kBlock < computed[i] + n; b++) tables[i].push_back(block(i, g, b));
       work.push_back({i, computed[i], n, known[i].data() + computed[i], tables[i].data(), computed[i] + n == (int)known[i].size()});
       who.push_back(i);
     }
@@ -99,15 +109,19 @@ void test_engine(bool experts) {
       setenv("HEADWAY_ISA", k->name, 1);
       tiny.kv = kv;
       const std::string name = std::string(k->name) + (kv == KvType::F16 ? " engine" : " engine with 8-bit keys and values");
-      const auto base = generate(*tiny.build(1, 2000), 1000, false, false);
+      const auto base = generate(*tiny.build(1, 2000), 1000, false, in_a_row);
       for (int threads : {1, 2, 4})
         for (int chunk : {1, 16, 64, 512}) {
           auto e = tiny.build(threads, 2560);
-          expect(generate(*e, chunk, true, false) == base,
+          expect(generate(*e, chunk, true, in_a_row) == base,
                  name + " gives other tokens with " + std::to_string(threads) + " threads and chunks of " + std::to_string(chunk));
         }
       auto e = tiny.build(2, 2000);
-      expect(generate(*e, 300, false, true) == base, name + " depends on where its blocks lie");
+      expect(generate(*e, 300, false, scattered) == base, name + " depends on where its blocks lie");
+      Tiny grouped = tiny;
+      grouped.config.groups = {{0}, {1}};
+      e = grouped.build(2, 2000);
+      expect(generate(*e, 16, true, ring) == base, name + " sees more of a windowed layer than its window");
     }
   unsetenv("HEADWAY_ISA");
 }
@@ -207,6 +221,14 @@ void test_refusals() {
   refuses({0, 0, 1, tokens.data(), table.data(), true}, "a token out of vocabulary");
   tokens[0] = 1, table[0] = 256;
   refuses({0, 0, 1, tokens.data(), table.data(), true}, "a block outside the pool");
+  for (const std::vector<std::vector<int>>& groups : {std::vector<std::vector<int>>{{0}}, {{0, 1}, {1}}, {{0}, {2}}}) {
+    tiny.config.groups = groups;
+    try {
+      tiny.build(1, 16);
+      expect(false, "a layer that is not in one group");
+    } catch (const std::invalid_argument&) {
+    }
+  }
 }
 
 }  // namespace headway

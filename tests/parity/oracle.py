@@ -60,8 +60,10 @@ class Teacher:
         size = runner.info.block_size
         longest = max(map(len, sequences)) + 64
         per = -(-longest // size)
-        # interleaved, so that no table is contiguous
-        self.tables = [array("I", range(i, i + per * len(sequences), len(sequences))) for i in range(len(sequences))]
+        groups = runner.info.layer_groups
+        many = len(sequences) * groups
+        tables = [array("I", range(i, i + per * many, many)) for i in range(many)]  # interleaved: none is contiguous
+        self.tables = [tuple(tables[i : i + groups]) for i in range(0, many, groups)]
         self.openings = [Opening(i, GREEDY, ids, len(ids)) for i, ids in enumerate(self.known)]
 
     def advance(self, counts: list[int]) -> list[tuple[NDArray[np.float32], int] | None]:
@@ -70,7 +72,7 @@ class Teacher:
         for i, count in enumerate(counts):
             if count:
                 start = self.computed[i]
-                work.append(Work(i, start, self.known[i][start : start + count], (self.tables[i],), True))
+                work.append(Work(i, start, self.known[i][start : start + count], self.tables[i], True))
                 who.append(i)
                 self.computed[i] += count
         self.runner.submit(Batch(work, self.openings))

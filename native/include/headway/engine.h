@@ -32,6 +32,8 @@ struct Config {
   std::vector<std::vector<float>> inv_freq;  // per way to rotate: [rotated / 2] of a head's first `rotated` dimensions
   std::vector<int> ropes;                    // per layer: which of them; -1: none
   std::vector<int> windows;                  // per layer: keys a query sees, itself included; 0: all
+  // Layers whose K and V share blocks are a group, whose tables name them; [group]: its layers. All in one if empty.
+  std::vector<std::vector<int>> groups;
   float attention_scale = 1.0f;              // multiplies scores
   float attention_cap = 0, logit_cap = 0;    // a score or logit x becomes cap * tanh(x / cap); 0: stays
   float embed_scale = 1.0f;                  // multiplies embeddings
@@ -74,8 +76,11 @@ struct Sampling {
 struct Work {
   int slot, start, count;
   const std::uint32_t* tokens;  // [count]
-  const std::uint32_t* table;   // [ceil((start + count) / kBlock)]
+  const std::uint32_t* tables;  // [group][blocks()]
   bool sample;
+
+  int blocks() const { return (start + count + kBlock - 1) / kBlock; }
+  const std::uint32_t* table(int group) const { return tables + (std::size_t)group * blocks(); }
 };
 
 struct Sampled {

@@ -35,6 +35,7 @@ class Config:
     inv_freq: list[list[float]]
     ropes: list[int]
     windows: list[int]
+    groups: list[list[int]]
     attention_scale: float
     attention_cap: float
     logit_cap: float

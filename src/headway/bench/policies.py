@@ -81,7 +81,8 @@ def compare(
     runner = load_runner(path, settings.engine)
     try:
         info = runner.info
-        longest = min(info.context, settings.engine.context or info.context, info.blocks * info.block_size // SEATS)
+        room = info.blocks // info.layer_groups * info.block_size
+        longest = min(info.context, settings.engine.context or info.context, room // SEATS)
         trace = built_in(requests) if trace_file is None else from_file(trace_file, requests, longest)
         name = "built-in" if trace_file is None else trace_file.name
         capacity, points = sweep(runner, settings, trace, rounds, progress)

@@ -99,17 +99,19 @@ def _forced(
     """Window, position, the logits after it and the most likely token: one token of every window a step."""
     longest = max(map(len, windows))
     blocks = -(-longest // runner.info.block_size)
-    if len(windows) * blocks > runner.info.blocks:
+    groups = runner.info.layer_groups
+    if len(windows) * blocks * groups > runner.info.blocks:
         raise ModelError(f"engine.kv_memory_mb is too small: quality is measured on {len(windows)} x {longest} tokens")
     known = [array("I", window) for window in windows]
-    tables = [array("I", range(i * blocks, (i + 1) * blocks)) for i in range(len(windows))]
+    each = [array("I", range(i * blocks, (i + 1) * blocks)) for i in range(len(windows) * groups)]
+    tables = [tuple(each[i : i + groups]) for i in range(0, len(each), groups)]
     greedy = Sampling(max_tokens=1, temperature=0.0)
     openings = [Opening(i, greedy, ids, len(ids)) for i, ids in enumerate(known)]
     for position in range(longest):
         if position % REPORT_EVERY == 0:
             done(position / longest)
         live = [i for i, ids in enumerate(known) if position < len(ids)]
-        work = [Work(i, position, known[i][position : position + 1], (tables[i],), True) for i in live]
+        work = [Work(i, position, known[i][position : position + 1], tables[i], True) for i in live]
         runner.submit(Batch(work, openings))
         openings = []
         for row, (i, sampled) in enumerate(zip(live, runner.collect().sampled, strict=True)):

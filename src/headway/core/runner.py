@@ -19,11 +19,11 @@ class RunnerInfo:
     vocab_size: int
     context: int  # longest sequence
     block_size: int  # tokens in a KV block
-    blocks: int  # KV blocks in each layer group's pool
+    blocks: int  # KV blocks in the pool; each holds the K and V of one layer group
     slots: int  # sequences that can hold runner state at once
     max_batch_tokens: int  # most tokens computed in one step
-    # Layers of equal attention span are a group and share a block table; per group, keys a query sees, itself included;
-    # 0: all.
+    # Layers of equal attention span share a block table (if they are many, a number of tables, so that all groups have
+    # blocks of equal size); per group, keys a query sees, itself included; 0: all.
     windows: tuple[int, ...] = (0,)
     end_ids: tuple[int, ...] = ()  # end-of-sequence ids: union of all sources
     layer_macs: int = 0  # multiply-adds with weights that one token costs in all layers; 0: unknown

@@ -1,6 +1,6 @@
 """A deterministic oracle in place of a model: any scheduling bug changes its tokens or trips an assertion.
 
-Its "KV" is the position and the token id that were computed into each (group, block, offset). To draw a token it reads
+Its "KV" is the position and the token id that were computed into each (block, offset). To draw a token it reads
 the whole context back through the block tables and hashes it, so that a wrong table, a block shared too early or
 overwritten, a skipped or repeated chunk, or a slot mixed up is seen at once. Time is programmable.
 """
@@ -78,7 +78,7 @@ class _Slot:
 
 
 def default_info(**changes: object) -> RunnerInfo:
-    """A small model; name the fields that matter to you."""
+    """A small model; name the fields that matter to you. `blocks`: for each layer group."""
     fields: dict[str, object] = {
         "fingerprint": "fake",
         "invariant": True,
@@ -90,7 +90,9 @@ def default_info(**changes: object) -> RunnerInfo:
         "max_batch_tokens": 512,
         "end_ids": (2,),
     }
-    return RunnerInfo(**(fields | changes))  # type: ignore[arg-type]
+    fields |= changes
+    fields["blocks"] *= len(fields.get("windows", (0,)))  # type: ignore[operator,arg-type]
+    return RunnerInfo(**fields)  # type: ignore[arg-type]
 
 
 class FakeRunner:
@@ -117,8 +119,8 @@ class FakeRunner:
         self._slots: dict[int, _Slot] = {}
         self._grammars = GrammarSlots(grammars or _no_grammars, info.slots, info.vocab_size, 1)
         cells = info.blocks * info.block_size
-        self._positions = [array("i", [UNWRITTEN]) * cells for _ in info.windows]  # the "K" ...
-        self._tokens = [array("I", [0]) * cells for _ in info.windows]  # ... and the "V"
+        self._positions = array("i", [UNWRITTEN]) * cells  # the "K" ...
+        self._tokens = array("I", [0]) * cells  # ... and the "V"
         self._count = array("i", range(info.context))
         self._batch: Batch | None = None
         self._submitted = 0.0
@@ -159,21 +161,21 @@ class FakeRunner:
         self._grammars.open(opening.slot, sampling.grammar, output, jump=sampling.logprobs is None)
 
     def _check_sharing(self, batch: Batch) -> None:
-        """A block that one work writes must be in no other's table."""
+        """A block that one work writes for a layer group must be in no other table."""
         size = self._info.block_size
-        for group in range(self._info.layer_groups):
-            writers: dict[int, int] = {}
-            for work in batch.work:
-                end = work.start + len(work.tokens)
-                table = work.tables[group]
-                seen = table[self._first_seen(work, group) // size :]
-                assert end <= len(table) * size, f"the tables do not cover slot {work.slot}"
-                assert len(set(seen)) == len(seen) and max(table) < self._info.blocks, "a bad block table"
-                for block in table[work.start // size : -(-end // size)]:
-                    assert writers.setdefault(block, work.slot) == work.slot, f"block {block} has two writers"
-            for work in batch.work:
-                for block in work.tables[group][self._first_seen(work, group) // size :]:
-                    assert writers.get(block, work.slot) == work.slot, f"block {block} is read while it is written"
+        tables = [(work, group, table) for work in batch.work for group, table in enumerate(work.tables)]
+        writers: dict[int, tuple[int, int]] = {}
+        for work, group, table in tables:
+            owner, end = (work.slot, group), work.start + len(work.tokens)
+            seen = table[self._first_seen(work, group) // size :]
+            assert end <= len(table) * size, f"the tables do not cover slot {work.slot}"
+            assert len(set(seen)) == len(seen) and max(table) < self._info.blocks, "a bad block table"
+            for block in table[work.start // size : -(-end // size)]:
+                assert writers.setdefault(block, owner) == owner, f"block {block} has two writers"
+        for work, group, table in tables:
+            owner = (work.slot, group)
+            for block in table[self._first_seen(work, group) // size :]:
+                assert writers.get(block, owner) == owner, f"block {block} is read while it is written"
 
     def _write(self, work: Work) -> None:
         slot = self._slots.get(work.slot)
@@ -184,11 +186,11 @@ class FakeRunner:
         assert not work.sample or end == len(slot.known), "sampled before all known tokens were computed"
         assert len(work.tables) == self._info.layer_groups
         size = self._info.block_size
-        for group, table in enumerate(work.tables):
+        for table in work.tables:
             for position, token in enumerate(work.tokens, work.start):
                 cell = table[position // size] * size + position % size
-                self._positions[group][cell] = position
-                self._tokens[group][cell] = token
+                self._positions[cell] = position
+                self._tokens[cell] = token
 
     def _read(self, work: Work) -> "array[int]":
         """The context as the cache has it, through the block tables."""
@@ -208,8 +210,8 @@ class FakeRunner:
         positions, tokens = array("i"), array("I")
         start = first // size * size
         for block in work.tables[group][first // size : -(-length // size)]:
-            positions += self._positions[group][block * size : (block + 1) * size]
-            tokens += self._tokens[group][block * size : (block + 1) * size]
+            positions += self._positions[block * size : (block + 1) * size]
+            tokens += self._tokens[block * size : (block + 1) * size]
         wrong = positions[first - start : length - start] != self._count[first:length]
         assert not wrong, f"slot {work.slot} reads unwritten or foreign KV: {positions}"
         return self._slots[work.slot].known[:first] + tokens[first - start : length - start]

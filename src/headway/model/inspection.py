@@ -7,7 +7,7 @@ import headway._native as _native
 from headway.core.config import EngineSettings
 from headway.model.architectures.registry import architecture_of
 from headway.model.checkpoint import open_checkpoint
-from headway.model.kv_blocks import block_bytes
+from headway.model.kv_blocks import layer_bytes
 from headway.model.quantised import nothing_to_quantise, type_at
 from headway.model.weight_loader import is_matrix
 
@@ -70,7 +70,7 @@ def inspect_model(path: Path, settings: EngineSettings) -> Inspection:
         checkpoint.close()
     if settings.quantize != "none" and stored == computed:
         raise nothing_to_quantise(settings.quantize, path)
-    per_block = block_bytes(spec, settings.kv_type)
+    per_block = spec.layers * layer_bytes(spec, settings.kv_type)
     return Inspection(
         path=str(path),
         family=spec.architecture,

@@ -16,7 +16,7 @@ from headway.core.runner import Batch, Opening, RunnerInfo, Sampled, StepResult,
 from headway.model.end_tokens import end_ids_of
 from headway.model.grammar import Grammars
 from headway.model.grammar_slots import GrammarSlots
-from headway.model.kv_blocks import KV_TYPES, block_bytes, span_bytes
+from headway.model.kv_blocks import KV_TYPES, LayerGroups, layer_bytes, layer_groups, span_bytes
 from headway.model.spec import Architecture, Checkpoint, ModelSpec
 from headway.model.step_thread import StepThread
 from headway.model.tokenizer import load_tokenizer
@@ -36,11 +36,13 @@ class NativeRunner:
 
     def __init__(self, checkpoint: Checkpoint, architecture: Architecture, settings: EngineSettings) -> None:
         spec = architecture.spec(checkpoint, settings.context)
-        limits = self._limits(spec, settings)
+        context = self._context(spec, settings)
+        groups = layer_groups(spec, context)
+        limits = self._limits(spec, settings, context, groups)
         try:
             # No sequence is longer than the pool; what the core makes room for must not grow with what a file says.
-            longest = min(self._context(spec, settings), limits.blocks * _native.BLOCK)
-            self._core = _native.Core(self._config(spec, longest), limits)
+            longest = min(context, limits.blocks // len(groups.layers) * _native.BLOCK)
+            self._core = _native.Core(self._config(spec, longest, groups), limits)
             digest = load_weights(self._core, checkpoint, architecture, spec, settings)
             self._core.finish()
         except (ValueError, MemoryError, RuntimeError) as error:
@@ -49,14 +51,13 @@ class NativeRunner:
             fingerprint=f"hw-{digest}-native-{self._core.isa}-{settings.kv_type}",
             invariant=True,
             vocab_size=spec.vocab,
-            context=self._context(spec, settings),
+            context=longest if any(groups.windows) else context,  # or it could outgrow the pool
             block_size=_native.BLOCK,
             blocks=limits.blocks,
             slots=limits.slots,
             max_batch_tokens=limits.max_tokens,
             end_ids=tuple(i for i in end_ids_of(checkpoint) if i < spec.vocab),
-            # One block holds all layers: it can go when none of them sees it.
-            windows=(0 if 0 in spec.windows else max(spec.windows),),
+            windows=groups.windows,
             layer_macs=spec.layer_macs,
             head_macs=spec.head_macs,
             bytes_per_token=self._bytes_per_token(spec),
@@ -117,8 +118,8 @@ class NativeRunner:
             header.extend((work.slot, work.start, count, work.sample and work.slot not in put_off))
             tokens.extend(work.tokens)
             blocks = -(-(work.start + count) // _native.BLOCK)
-            table = work.tables[0]
-            tables.extend(table if len(table) == blocks else table[:blocks])
+            for table in work.tables:
+                tables.extend(table if len(table) == blocks else table[:blocks])
         self._thread.leave()
         start = time.perf_counter()
         if masked:
@@ -216,25 +217,25 @@ class NativeRunner:
             )
         return settings.context or spec.context
 
-    @classmethod
-    def _limits(cls, spec: ModelSpec, settings: EngineSettings) -> _native.Limits:
-        context = cls._context(spec, settings)
+    @staticmethod
+    def _limits(spec: ModelSpec, settings: EngineSettings, context: int, groups: LayerGroups) -> _native.Limits:
         limits = _native.Limits()
         limits.kv = KV_TYPES[settings.kv_type]
-        per_block = block_bytes(spec, settings.kv_type)
+        per_block = layer_bytes(spec, settings.kv_type) * groups.size * len(groups.layers)
         limits.threads = settings.threads
         limits.slots = settings.max_sequences
         limits.max_tokens = max(settings.max_step_tokens, 1)
         wanted = settings.max_sequences * -(-context // _native.BLOCK)  # more could never be used
-        limits.blocks = min(wanted, (settings.kv_memory_mb << 20) // per_block)
-        if limits.blocks < 1:
+        blocks = min(wanted, (settings.kv_memory_mb << 20) // per_block)
+        if blocks < 1:
             raise ModelError(
                 f"engine.kv_memory_mb = {settings.kv_memory_mb} holds not even one block of {per_block} bytes"
             )
+        limits.blocks = blocks * len(groups.layers)
         return limits
 
     @staticmethod
-    def _config(spec: ModelSpec, context: int) -> _native.Config:
+    def _config(spec: ModelSpec, context: int, groups: LayerGroups) -> _native.Config:
         config = _native.Config()
         for name in (
             "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "norm_eps", "rope_scale", "ropes",
@@ -242,6 +243,7 @@ class NativeRunner:
         ):  # fmt: skip
             setattr(config, name, getattr(spec, name))
         config.context = context
+        config.groups = [list(layers) for layers in groups.layers]
         config.inv_freq = spec.inv_freq.tolist()
         config.attention_scale, config.embed_scale = spec.scales.attention, spec.scales.embedding
         config.residual_scale = spec.scales.residual

@@ -33,9 +33,10 @@ def check_sense(runner: NativeRunner, path: Path) -> None:
 def _distributions(runner: NativeRunner, path: Path) -> list[NDArray[np.float32]]:
     info = runner.info
     piece = min(_PIECE, info.max_batch_tokens)
-    count = min(_TOKENS, info.context, info.blocks * info.block_size)
+    count = min(_TOKENS, info.context, info.blocks // info.layer_groups * info.block_size)
     ids = array("I", ((7919 * i * i + 104729 * i + 3) % info.vocab_size for i in range(count)))
-    tables = tuple(array("I", range(-(-count // info.block_size))) for _ in info.windows)
+    each = -(-count // info.block_size)
+    tables = tuple(array("I", range(group * each, (group + 1) * each)) for group in range(info.layer_groups))
     openings = [Opening(0, Sampling(max_tokens=1, temperature=0.0), ids, count)]
     found = []
     for start in range(0, count, piece):

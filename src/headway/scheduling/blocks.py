@@ -1,11 +1,14 @@
-"""Paged KV: a pool of fixed-size blocks per layer group, shared by prefix, evicted least recently used first.
+"""Paged KV: one pool of blocks of equal size, each of which holds the layers of one group for some tokens; shared by
+prefix, evicted least recently used first.
 
-Blocks that fell out of a group's attention window are given back; a prefix hit needs the last window only.
+Blocks that fell out of a group's attention window are given back, for any group to use; a prefix hit needs the last
+window only. To the rest of the scheduler "a block" is one in each group: only this file counts those of single groups.
 """
 
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
+from itertools import chain
 
 from headway.core.runner import RunnerInfo
 from headway.scheduling.prefix import PrefixHasher
@@ -13,7 +16,7 @@ from headway.scheduling.sequence import Sequence
 
 
 class BlockPool:
-    """The blocks of one layer group. A block is free, referenced by sequences, or cached: unreferenced with a hash."""
+    """All blocks. A block is free, referenced by sequences, or cached: unreferenced with a hash."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -98,14 +101,16 @@ class BlockPool:
 
 
 class KvBlocks:
-    """All layer groups together: gives sequences their tables and takes them back."""
+    """Gives sequences their tables, one for each layer group, and takes them back."""
 
     def __init__(self, info: RunnerInfo, prefix_cache: bool) -> None:
         self.block_size = info.block_size
-        self.total = info.blocks
-        self.capacity = info.blocks * info.block_size  # tokens
-        self._windows = info.windows
-        self._pools = [BlockPool(info.blocks) for _ in info.windows]
+        self.windows = info.windows
+        self._groups = len(info.windows)
+        self.total = info.blocks // self._groups
+        self.capacity = self.total * info.block_size  # tokens, if no window hid any
+        self._pool = BlockPool(info.blocks)
+        self._names = [bytes([group]) if group else b"" for group in range(self._groups)]  # end a digest
         self._hasher = PrefixHasher(info.fingerprint, info.block_size) if prefix_cache else None
 
     @property
@@ -115,19 +120,19 @@ class KvBlocks:
 
     @property
     def available(self) -> int:
-        """Blocks free, or cached and evictable, in the tightest group."""
-        return min([pool.available for pool in self._pools])
+        """Blocks free, or cached and evictable."""
+        return self._pool.available // self._groups
 
     @property
     def cached(self) -> int:
-        return max([pool.cached for pool in self._pools])
+        return -(-self._pool.cached // self._groups)
 
     def needed(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
     def held(self, sequence: Sequence) -> int:
-        """Blocks it holds, in the group in which it holds most."""
-        return max([len(table) - gone for table, gone in zip(sequence.tables, sequence.dropped, strict=True)])
+        """Blocks it holds."""
+        return -(-(sum(map(len, sequence.tables)) - sum(sequence.dropped)) // self._groups)
 
     def admit(self, sequence: Sequence, headroom: int) -> bool:
         """Gives tables for all known tokens, as far as possible from the prefix cache, if `headroom` blocks remain.
@@ -137,16 +142,18 @@ class KvBlocks:
         assert not sequence.tables and sequence.computed == 0
         digests = self._match(sequence)
         count = self.needed(len(sequence.known)) - len(digests)  # new ones
-        unseen = [self._unseen(window, len(digests) * self.block_size) for window in self._windows]
-        found = [pool.find(digests[first:]) for pool, first in zip(self._pools, unseen, strict=True)]
-        for pool, blocks in zip(self._pools, found, strict=True):
-            if count + pool.idle(blocks) + headroom > pool.available:
-                return False
-        tables = []
-        for pool, first, blocks in zip(self._pools, unseen, found, strict=True):
-            for block in blocks:
-                pool.share(block)
-            tables.append(array("I", [0] * first + blocks + [pool.take() for _ in range(count)]))
+        unseen = [self._unseen(window, len(digests) * self.block_size) for window in self.windows]
+        pool, groups = self._pool, zip(self._names, unseen, strict=True)
+        found = [pool.find([digest + name for digest in digests[first:]]) for name, first in groups]
+        idle = sum([pool.idle(blocks) for blocks in found])
+        if (count + headroom) * self._groups + idle > pool.available:
+            return False
+        for block in chain.from_iterable(found):  # all of them before any is taken, lest that evicts them
+            pool.share(block)
+        tables = [
+            array("I", [0] * first + blocks + [pool.take() for _ in range(count)])
+            for first, blocks in zip(unseen, found, strict=True)
+        ]
         sequence.tables = tuple(tables)
         sequence.dropped = unseen
         sequence.room = len(tables[0]) * self.block_size
@@ -160,8 +167,8 @@ class KvBlocks:
         if missing > self.available:
             return False
         for _ in range(missing):
-            for pool, table in zip(self._pools, sequence.tables, strict=True):
-                table.append(pool.take())
+            for table in sequence.tables:
+                table.append(self._pool.take())
             sequence.room += self.block_size
         return True
 
@@ -169,10 +176,10 @@ class KvBlocks:
         """Makes the blocks shareable that committed steps have filled, and gives those back that fell out of windows.
         Called after the step, never before."""
         self._share(sequence)
-        for group, window in enumerate(self._windows):
+        for group, window in enumerate(self.windows):
             unseen = self._unseen(window, sequence.computed)
             for index in range(sequence.dropped[group], unseen):
-                self._pools[group].drop(sequence.tables[group][index])
+                self._pool.drop(sequence.tables[group][index])
             sequence.dropped[group] = max(sequence.dropped[group], unseen)
 
     def _share(self, sequence: Sequence) -> None:
@@ -183,18 +190,22 @@ class KvBlocks:
             return
         self._hasher.extend(sequence, full)
         for index in range(sequence.registered, full):
-            for pool, table in zip(self._pools, sequence.tables, strict=True):
-                pool.register(table[index], sequence.hashes[index])
+            for name, table in zip(self._names, sequence.tables, strict=True):
+                self._pool.register(table[index], sequence.hashes[index] + name)
         sequence.registered = full
 
     def release(self, sequence: Sequence) -> None:
         """Takes all blocks back, last first, so that the LRU evicts the end of a chain before its beginning."""
-        for pool, table, gone in zip(self._pools, sequence.tables, sequence.dropped, strict=bool(sequence.tables)):
-            for index in range(len(table) - 1, gone - 1, -1):
+        pool = self._pool
+        groups = list(zip(self._names, sequence.tables, sequence.dropped, strict=True)) if sequence.tables else []
+        for index in range(sequence.room // self.block_size - 1, -1, -1):  # of all groups, for a hit needs all
+            for name, table, gone in groups:
+                if index < gone:
+                    continue
                 if index < sequence.registered:
                     # A private twin takes over if the shared block was evicted meanwhile, else that one ages with
                     # us: otherwise a chain could lose its beginning and keep a useless end.
-                    digest = sequence.hashes[index]
+                    digest = sequence.hashes[index] + name
                     pool.register(table[index], digest)
                     pool.drop(table[index])
                     pool.touch(digest)
@@ -203,13 +214,12 @@ class KvBlocks:
         sequence.reset()
 
     def check_integrity(self, sequences: Iterable[Sequence]) -> None:
-        """Asserts free + referenced + cached = total in each group; `sequences` are all that hold blocks."""
+        """Asserts free + referenced + cached = total; `sequences` are all that hold blocks."""
         holders = list(sequences)
         for sequence in holders:
             assert all(len(table) * self.block_size == sequence.room for table in sequence.tables), sequence
-        for group, pool in enumerate(self._pools):
-            held = (block for s in holders if s.tables for block in s.tables[group][s.dropped[group] :])
-            pool.check_integrity(Counter(held))
+        tables = [(t, gone) for s in holders if s.tables for t, gone in zip(s.tables, s.dropped, strict=True)]
+        self._pool.check_integrity(Counter(chain.from_iterable(table[gone:] for table, gone in tables)))
 
     def _match(self, sequence: Sequence) -> list[bytes]:
         """Digests of the longest cached prefix, short of the last token: computing that one gives the logits."""
@@ -217,14 +227,14 @@ class KvBlocks:
             return []
         limit = (len(sequence.known) - 1) // self.block_size
         self._hasher.extend(sequence, limit)
-        longest, runs = 0, [0] * len(self._pools)  # blocks here without a gap, up to the one looked at
+        longest, runs = 0, [0] * self._groups  # blocks here without a gap, up to the one looked at
         for end, digest in enumerate(sequence.hashes[:limit], 1):
-            for group, pool in enumerate(self._pools):
-                runs[group] = runs[group] + 1 if digest in pool else 0
-            needed = [end - self._unseen(window, end * self.block_size) for window in self._windows]
+            for group, name in enumerate(self._names):
+                runs[group] = runs[group] + 1 if digest + name in self._pool else 0
+            needed = [end - self._unseen(window, end * self.block_size) for window in self.windows]
             if all(run >= need for run, need in zip(runs, needed, strict=True)):
                 longest = end
-            elif not any(self._windows):
+            elif not any(self.windows):
                 break
         return sequence.hashes[:longest]
 

@@ -161,9 +161,9 @@ class Engine:
     def warm_up(self) -> None:
         """Has the model make one token, outside of any request; only then does the load say ready."""
         if self.scheduler.running:
-            raise RuntimeError("warm up before the first step: it uses slot 0 and block 0")
+            raise RuntimeError("warm up before the first step: it uses slot 0 and the first blocks")
         tokens = array("I", [0])
-        tables = tuple(array("I", [0]) for _ in self._runner.info.windows)
+        tables = tuple(array("I", [group]) for group in range(self._runner.info.layer_groups))
         opening = Opening(0, Sampling(max_tokens=1, temperature=0.0), tokens, 1)
         self._runner.submit(Batch([Work(0, 0, tokens, tables, True)], [opening]))
         sampled = self._runner.collect().sampled[0]

@@ -3,6 +3,7 @@
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterable
+from math import ceil
 
 from headway.scheduling.sequence import Sequence
 
@@ -15,8 +16,10 @@ QUANTILE = 0.8  # of the lengths still possible, that a sequence is expected to 
 class Forecast:
     """Learns output lengths, and adds up what is to come (as the Past-Future scheduler does, Gong et al. 2025)."""
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, windows: tuple[int, ...] = (0,)) -> None:
+        """`windows`: of the layer groups, as RunnerInfo has them."""
         self._block_size = block_size
+        self._windows = windows
         self._recent = deque(PRIOR, maxlen=REMEMBERED)
         self._sorted = sorted(PRIOR)
 
@@ -44,8 +47,9 @@ class Forecast:
         return min(sequence.limit, sequence.prompt_length + least)
 
     def blocks(self, sequence: Sequence) -> int:
-        """Blocks it is expected to hold at its end."""
-        return -(-self.end(sequence) // self._block_size)
+        """The most blocks it is expected to hold from now on: at its end, or all that is known when it is let in."""
+        known = 0 if sequence.tables else len(sequence.known)
+        return max(-(-known // self._block_size), ceil(self._held(self.end(sequence))))
 
     def peak(self, running: Iterable[Sequence], held: int) -> int:
         """The most blocks that `running`, who hold `held` now, will hold at any time: those that end first give theirs
@@ -54,9 +58,21 @@ class Forecast:
         entries = sorted([(self.end(s) - len(s.known), len(s.known)) for s in running], reverse=True)
         tokens = sum([known for _, known in entries])
         shared = held * size / tokens if tokens else 0.0  # below 1 where they share prefixes
+        windowed = any(self._windows)
         most = float(held)
-        stay = 0.0
-        for count, (remaining, known) in enumerate(entries, 1):
+        stay = growing = 0.0
+        for remaining, known in entries:
             stay += known * shared / size
-            most = max(most, stay + count * remaining / size)
+            growing += self._growth(known, remaining) if windowed else 1.0
+            most = max(most, stay + growing * remaining / size)
         return int(most) + 1
+
+    def _held(self, tokens: int) -> float:
+        """Blocks, one in each group, that hold what the layers still see of so many computed tokens."""
+        blocks, size = -(-tokens // self._block_size), self._block_size
+        held = [min(blocks, (window - 1) // size + 2) if window else blocks for window in self._windows]
+        return sum(held) / len(held)
+
+    def _growth(self, known: int, more: int) -> float:
+        """Of a block, what each block full of tokens adds, over so many more."""
+        return (self._held(known + more) - self._held(known)) * self._block_size / more if more > 0 else 1.0

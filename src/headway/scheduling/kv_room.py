@@ -28,7 +28,7 @@ class KvRoom:
         counters: Counters,
         fail: Callable[[Sequence, str], None],
     ) -> None:
-        self.forecast = Forecast(running.blocks.block_size)
+        self.forecast = Forecast(running.blocks.block_size, running.blocks.windows)
         self.starved = False
         self.spares_oldest_flex = True
         self._running = running

@@ -194,8 +194,30 @@ def test_blocks_that_fell_out_of_the_window_are_given_back(prefix_cache: bool) -
 def test_each_group_gives_back_by_its_own_window() -> None:
     blocks = kv(blocks=8, windows=(0, 6))
     one = computed(blocks, PROMPT)
-    assert one.dropped == [0, 3] and blocks.held(one) == 5
+    assert one.dropped == [0, 3] and blocks.held(one) == 4  # five and two, of two groups
+    assert blocks.available == 4
     blocks.check_integrity([one])
+
+
+def test_what_one_group_gives_back_all_use() -> None:
+    blocks = kv(blocks=8, windows=(0, 6, 6), prefix_cache=False)
+    one = computed(blocks, PROMPT)  # of 24 blocks of single groups it holds 5 + 2 + 2
+    other = sequence(list(range(50, 70)))
+    assert blocks.available == 5 and blocks.admit(other, 0)
+    blocks.check_integrity([one, other])
+    blocks.release(one)
+    blocks.release(other)
+    assert blocks.available == 8
+
+
+def test_a_chain_is_evicted_from_its_end_in_all_groups() -> None:
+    blocks = kv(blocks=6, windows=(0, 0))
+    blocks.release(computed(blocks, PROMPT[:16]))
+    filler = sequence(list(range(100, 116)))
+    assert blocks.admit(filler, 0)  # two free blocks and two evicted ones
+    blocks.release(filler)
+    again = sequence([*PROMPT[:16], 1])
+    assert blocks.admit(again, 0) and again.computed == 8
 
 
 def test_a_hit_needs_the_last_window_only() -> None:

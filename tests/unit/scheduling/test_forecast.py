@@ -1,5 +1,7 @@
 """Output lengths as they are learned, and the blocks they will need."""
 
+from array import array
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -82,6 +84,17 @@ def test_the_peak_is_within_a_block_a_sequence_of_what_it_will_be(
     peak, true = forecast.peak(running, held), true_peak(forecast, running)
     assert peak > held
     assert true - len(running) < peak <= true + len(running) + 1
+
+
+def test_what_a_window_hides_is_not_reckoned_with() -> None:
+    """Of two groups one sees 8 tokens: at most three blocks of four."""
+    forecast = Forecast(SIZE, (0, 8))
+    grown = sequence(200, ends=False, max_tokens=80)
+    assert forecast.blocks(grown) == 50  # its prompt comes in with all its blocks
+    grown.tables = (array("I", [1]),)  # and then gives back those of what it no longer sees
+    assert forecast.blocks(grown) == (70 + 3 + 1) // 2
+    assert forecast.peak([grown], 27) == 27 + 80 // SIZE // 2 + 1
+    assert Forecast(SIZE, (8,)).peak([grown], 3) == 3 + 1
 
 
 def test_those_that_end_first_make_room_for_the_others() -> None:
