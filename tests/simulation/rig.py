@@ -223,13 +223,16 @@ class Rig:
 
     def run(self, limit: int = 100_000) -> None:
         """Steps, sleeping as the engine says, until nothing is left."""
+        spun = 0  # steps in a row that did nothing, at one moment
         for _ in range(limit):
             if not self.engine.has_work:
                 return
-            wake = self.engine.next_wake(self.clock.now())
+            now = self.clock.now()
+            wake = self.engine.next_wake(now)
             assert wake is not None, "work, but nothing to wait for"
-            self.clock.advance(max(0.0, wake - self.clock.now()))
-            self.step()
+            self.clock.advance(max(0.0, wake - now))
+            spun = 0 if self.step() or wake > now else spun + 1
+            assert spun < 3, "it wakes at once, again and again, to do nothing"
         raise AssertionError("the engine does not come to an end")
 
     def check_stories(self) -> None:

@@ -137,3 +137,13 @@ def test_a_suspect_may_be_cancelled_or_never_come() -> None:
     rig.run()
     assert rig.scheduler.wards.count == 0 and rig.stories[1].finish is Finish.CANCELLED
     rig.check_tokens(3)
+
+
+@pytest.mark.parametrize("policy", ["dynamic", "static"])
+def test_suspects_take_no_seats_of_the_next_batch(policy: str) -> None:
+    rig = make_rig(3, policy=policy)
+    rig.kill([((1, 5), (2, 5), (3, 5))])
+    rig.step()
+    rig.submit(make_request(4, [5, 6, 7], max_tokens=4))
+    rig.run()
+    rig.check_stories()

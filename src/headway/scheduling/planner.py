@@ -255,6 +255,8 @@ class Planner:
                 self._blocks.release(head)
                 return
             waiting.remove(head)
+            if not head.started:
+                self.policy.joined()  # a seat is taken here only: wards need none
             self._open(plan, head)
             self._prefill(plan, head, limit, spare)
 
@@ -269,7 +271,6 @@ class Planner:
         plan.batch.openings.append(opening)
         if sequence.started:
             return
-        self.policy.joined()
         sequence.started = True
         sequence.cached_tokens = sequence.computed
         self._counters.cached_tokens += sequence.computed
