@@ -5,8 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 from headway.model.source import resolve
+
+# Without the phase that explains a failure, which traces every line and so makes properties several times slower.
+settings.register_profile("headway", phases=set(Phase) - {Phase.explain})
+settings.load_profile("headway")
 
 
 @pytest.fixture(scope="session", autouse=True)

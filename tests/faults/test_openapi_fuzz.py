@@ -40,7 +40,6 @@ def try_out(operation: APIOperation[Any, Any, Any, Any], mode: GenerationMode, r
         max_examples=examples,
         derandomize=True,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

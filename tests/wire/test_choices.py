@@ -162,7 +162,7 @@ def test_token_ids(rig: Rig) -> None:
         assert [i for c in mine for i in c.get("token_ids", [])] == choice["token_ids"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     n=st.integers(1, 3),
     logprobs=st.none() | st.integers(0, 2),

@@ -20,7 +20,7 @@ from headway.core.config import load_settings
 from headway.model.grammar import Grammars
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 RUNNER = {"end_probability": 0.02, "context": 4096, "blocks": 2048}
 SCHEMA = {
     "type": "object",

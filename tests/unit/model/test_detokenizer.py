@@ -24,13 +24,13 @@ def pushed(tokenizer: Tokenizer, ids: list[int], cuts: list[int]) -> list[str]:
     return [*texts, stream.flush()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ids=st.lists(st.integers(0, 319), max_size=40), cuts=st.lists(st.integers(0, 1000), max_size=12))
 def test_any_split_of_any_ids_gives_the_same_text(tokenizer: Tokenizer, ids: list[int], cuts: list[int]) -> None:
     assert "".join(pushed(tokenizer, ids, cuts)) == tokenizer.decode(ids)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), max_size=40))
 def test_no_half_character_is_ever_sent(tokenizer: Tokenizer, text: str) -> None:
     ids = list(tokenizer.encode(text.replace("\ufffd", ""), add_special=False))

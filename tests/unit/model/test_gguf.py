@@ -77,7 +77,7 @@ def test_every_truncation_is_an_error(sound: Path) -> None:
             GgufCheckpoint(spoiled(sound, data[:size]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(at=st.integers(0, 2500), value=st.integers(0, 255), size=st.sampled_from([1, 8]))
 def test_damage_is_an_error_or_harmless(sound: Path, at: int, value: int, size: int) -> None:
     data = bytearray(sound.read_bytes())

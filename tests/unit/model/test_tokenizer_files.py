@@ -40,7 +40,7 @@ def test_the_default_tokenizer(smollm: Tokenizer) -> None:
 DROPPED = bytes([0x04, 0x06, 0x13, 0x14, 0x16, 0x1D, 0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(max_size=60))
 def test_bytes_of_the_tokens_are_the_text(smollm: Tokenizer, text: str) -> None:
     ids = smollm.encode(text, add_special=False)
@@ -50,7 +50,7 @@ def test_bytes_of_the_tokens_are_the_text(smollm: Tokenizer, text: str) -> None:
         assert smollm.decode(ids) == expected.decode(errors="replace")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(max_size=60))
 def test_sentencepiece_puts_a_space_in_front(mistral: Tokenizer, text: str) -> None:
     ids = mistral.encode(text, add_special=False)
@@ -160,7 +160,7 @@ def test_merges_come_in_order_of_their_unions_scores() -> None:
     assert merges_of_scores(tokens, [-9, -9, -2, -1, -3]) == [("b", "b"), ("a", "b"), ("ab", "b"), ("a", "bb")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(max_size=60))
 def test_exact_tokens_spell_the_text_and_nothing_else(smollm: Tokenizer, mistral: Tokenizer, text: str) -> None:
     """No space in front, and no special token for its name."""
