@@ -176,8 +176,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 TestEngineMachine = EngineMachine.TestCase
 TestEngineMachine.settings = settings(
-    max_examples=int(os.environ.get("HEADWAY_TEST_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("HEADWAY_TEST_EXAMPLES", "400")),
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )

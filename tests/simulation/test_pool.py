@@ -5,6 +5,7 @@ import random
 import pytest
 from rig import Rig, make_request, make_settings
 
+from headway.core.config import LaneSettings
 from headway.core.events import Finish
 from headway.core.lane import Lane
 from headway.model.fake_runner import default_info
@@ -101,3 +102,14 @@ def test_what_is_foreseen_prevents_preemptions(believes_in_short_answers: bool) 
     rig.run()
     rig.check_stories()
     assert bool(rig.scheduler.counters.preemptions) == believes_in_short_answers
+
+
+def test_blocks_kept_for_flex_do_not_hold_up_a_prompt_that_needs_them_all() -> None:
+    """And flex, too large to stay, waits for it: before, each waited for the other for ever."""
+    info = default_info(blocks=11, block_size=4, slots=1, context=90)
+    rig = Rig(info, make_settings(step_tokens=1, prefix_cache=False, lanes=LaneSettings(least_share=0.3)))
+    prompt = list(range(3, 43))
+    rig.submit(make_request(0, prompt[:16], lane=Lane.FLEX, max_tokens=1))
+    rig.submit(*[make_request(serial, prompt, lane=Lane.PRIORITY, max_tokens=1) for serial in range(1, 11)])
+    rig.run()
+    rig.check_stories()

@@ -8,6 +8,7 @@ from msgspec import structs
 from rig import Rig, make_request, make_settings
 
 from headway.core.events import Finish
+from headway.core.lane import Lane
 from headway.core.request import Cancel
 from headway.model.fake_runner import default_info
 from headway.scheduling.plan import Plan
@@ -147,3 +148,27 @@ def test_suspects_take_no_seats_of_the_next_batch(policy: str) -> None:
     rig.submit(make_request(4, [5, 6, 7], max_tokens=4))
     rig.run()
     rig.check_stories()
+
+
+@pytest.mark.parametrize("policy", ["continuous", "dynamic", "static"])
+@pytest.mark.parametrize("lanes", [(2, 2, 0), (2, 0, 2), (0, 2, 1), (2, 2, 2)])
+def test_wards_of_all_lanes_come_to_an_end_in_a_small_pool(lanes: tuple[int, ...], policy: str) -> None:
+    info = default_info(blocks=4, block_size=4, slots=1, context=90)
+    rig = Rig(info, make_settings(step_tokens=3, sequences=2, policy=policy))
+    for serial, lane in enumerate(lanes * 2):
+        rig.submit(make_request(serial, [5, 6, 7, 8, serial], lane=Lane(lane), max_tokens=4))
+    rig.kill([((serial, 4),) for serial in range(5)])
+    rig.run()
+    rig.check_stories()
+
+
+def test_a_suspect_that_has_outgrown_the_pool_ends() -> None:
+    rig = Rig(default_info(blocks=4, block_size=4, slots=2, context=90, windows=(7,)))
+    rig.submit(make_request(1, [5] * 12, max_tokens=8, ignore_eos=True), make_request(2, [5, 6], max_tokens=2))
+    for _ in range(7):
+        rig.step()
+    assert len(rig.scheduler._live[1].known) > 16
+    rig.kill([((1, 90), (2, 90))])
+    rig.run()
+    assert rig.stories[1].finish is Finish.FAILED and "do not fit" in rig.stories[1].emissions[-1].detail
+    rig.check_tokens(2)

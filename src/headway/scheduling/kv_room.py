@@ -77,7 +77,9 @@ class KvRoom:
                 self._kept[head.lane] = 0
                 return True
         self.starved = True
-        if owed:  # one more of the blocks that fall free is kept for it at each step
+        if head.lane is Lane.FLEX and not self._safe(head):
+            self._kept[head.lane] = 0  # it waits until nobody else does
+        elif owed:  # one more of the blocks that fall free is kept for it at each step
             need = min(self.forecast.blocks(head), int(SAFE_PART * self._blocks.total))
             self._kept[head.lane] = min(need, self._kept[head.lane] + 1)
         return False
@@ -116,7 +118,8 @@ class KvRoom:
         return self.forecast.blocks(flex) <= SAFE_PART * self._blocks.total
 
     def _kept_from(self, lane: Lane) -> int:
-        return sum(self._kept[lane + 1 :])
+        """None if nobody runs: then all are free, and who is owed has had the first turn."""
+        return sum(self._kept[lane + 1 :]) if self._running else 0
 
     def _preempt(self, victim: Sequence) -> None:
         """The known tokens stay, and computing them again gives the same ones (decision 2)."""

@@ -64,7 +64,9 @@ class Planner:
         plan = self._of_ward(self._wards.turn())
         if not plan.batch.work:
             plan = self._of_all(now)
-        if not plan.batch.work and self._wards.count:
+        for _ in range(self._wards.groups):  # somebody can go on, or be let in
+            if plan.batch.work:
+                break
             ward = self._of_ward(self._wards.another())
             ward.emissions[:0] = plan.emissions
             plan = ward
@@ -75,10 +77,10 @@ class Planner:
         plan = Plan(ward=ward)
         for sequence in self._wards.members(ward):
             if sequence.slot is None:
-                if self._running.full or not self.kv.admit(sequence, plan.taken, False):
+                if self._outgrown(sequence):
+                    continue
+                if self._running.full or not self._enter(plan, sequence, 0, False):
                     break
-                self._waiting.remove(sequence)
-                self._open(plan, sequence)
             if not self._prefill(plan, sequence, self._budget, 0):
                 break
         return plan
@@ -243,22 +245,34 @@ class Planner:
                 return
             if not head.started and not self._seated(head, now):
                 return
-            length = len(head.known)
-            if not self._requirements.fits(length):  # it was preempted when it had just outgrown the pool
-                self._fail(head, self._requirements.too_long(length))
+            if self._outgrown(head):
                 continue
             if self._running.full and not self.kv.evict_flex(lane, plan.taken):
                 return
-            if not self.kv.admit(head, plan.taken, self._least.full(lane)):
+            if not self._enter(plan, head, spare, self._least.full(lane)):
                 return
-            if self._room(plan, lane, head.computed) - spare <= 0:  # its cached prefix makes its tokens dearer
-                self._blocks.release(head)
-                return
-            waiting.remove(head)
-            if not head.started:
-                self.policy.joined()  # a seat is taken here only: wards need none
-            self._open(plan, head)
             self._prefill(plan, head, limit, spare)
+
+    def _outgrown(self, head: Sequence) -> bool:
+        """It stopped when it had just outgrown the pool: then it ends."""
+        length = len(head.known)
+        if self._requirements.fits(length):
+            return False
+        self._fail(head, self._requirements.too_long(length))
+        return True
+
+    def _enter(self, plan: Plan, head: Sequence, spare: int, owed: bool) -> bool:
+        """Gives a waiting sequence blocks and a slot, if the step has room for some of it too."""
+        if not self.kv.admit(head, plan.taken, owed):
+            return False
+        if self._room(plan, head.lane, head.computed) - spare <= 0:  # its cached prefix makes its tokens dearer
+            self._blocks.release(head)
+            return False
+        self._waiting.remove(head)
+        if not head.started and not head.ward:  # who is in a ward takes no seat
+            self.policy.joined()
+        self._open(plan, head)
+        return True
 
     def _seated(self, head: Sequence, now: float) -> bool:
         running, waiting = self._running, self._waiting

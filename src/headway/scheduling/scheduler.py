@@ -61,6 +61,7 @@ class Scheduler:
         self._news: list[Emission] = []  # for the next plan
         self._firsts: list[Sequence] = []  # that got their first token
         self._planned: Plan | None = None  # between plan and commit
+        self._vain = False  # the last plan came to nothing, and nothing but time has changed since
         self._unswept = False  # somebody has ended who still holds slot and blocks
 
     def reconfigure(self, settings: Settings) -> None:
@@ -68,6 +69,7 @@ class Scheduler:
         self._promise = settings.promise
         self._long_prompt = settings.lanes.long_prompt_tokens
         self.waiting.set_aging(settings.lanes.aging_tokens)
+        self._vain = False
         changed = settings.batching != self._batching
         self._batching = settings.batching
         policy = make_policy(settings.batching, self.capacity) if changed else self.policy
@@ -104,7 +106,7 @@ class Scheduler:
         if not self.waiting:
             return None
         head = self.waiting.oldest
-        times = [now] if head.started or self.wards.count else []
+        times = [now] if (head.started or self.wards.count) and not self._vain else []
         asked = self.policy.next_ask(0, len(self.waiting), head.arrival)
         times += [] if asked is None else [asked]
         times += [] if self._deadlines.next is None else [self._deadlines.next]
@@ -129,6 +131,7 @@ class Scheduler:
             sequence.queue_end = request.arrival + self._promise.queue_s
         sequence.added, sequence.first_s = now, first_s
         self._live[sequence.id] = sequence
+        self._vain = False
         self.wards.enter(sequence)
         leader = None if request.leader is None or sequence.ward else self._live.get(request.leader)
         if leader is not None and not sequence.started and self._computes_for(leader, sequence):
@@ -161,6 +164,7 @@ class Scheduler:
         plan = self.planner.fill(now)
         plan.emissions[:0] = self._news
         self._news = []
+        self._vain = not plan.batch.work
         if plan.batch.work:
             self._planned = plan
         return plan
@@ -299,6 +303,7 @@ class Scheduler:
         sequence.finish = finish
         sequence.steady = 0
         del self._live[sequence.id]
+        self._vain = False
         self.ledger.leave(sequence.account)
         self.counters.finished += 1
         if sequence.running:

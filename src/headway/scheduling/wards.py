@@ -21,6 +21,11 @@ class Wards:
         """Sequences under watch."""
         return sum([len(ward) for ward in self._watched.values()])
 
+    @property
+    def groups(self) -> int:
+        """Wards with somebody in them."""
+        return len(self._watched)
+
     def enter(self, sequence: Sequence) -> None:
         """A newcomer, who may be one of them."""
         found = self._of.pop(sequence.id, None)
@@ -53,5 +58,5 @@ class Wards:
         return self._last
 
     def members(self, ward: int) -> list[Sequence]:
-        """Oldest first."""
-        return sorted(self._watched.get(ward, {}).values(), key=lambda s: s.order)
+        """Those of the first lane first, for flex has to wait for them; then the oldest."""
+        return sorted(self._watched.get(ward, {}).values(), key=lambda s: (s.lane, s.order))
