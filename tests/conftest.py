@@ -10,7 +10,7 @@ from hypothesis import Phase, settings
 from headway.model.source import resolve
 
 # Without the phase that explains a failure, which traces every line and so makes properties several times slower.
-settings.register_profile("headway", phases=set(Phase) - {Phase.explain})
+settings.register_profile("headway", phases=set(Phase) - {Phase.explain}, deadline=None)
 settings.load_profile("headway")
 
 
