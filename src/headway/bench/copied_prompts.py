@@ -12,14 +12,13 @@ Copy = Callable[[int, int], None]  # a block, and the block that becomes like it
 
 
 class CopiedPrompts:
-    """Implements the Runner protocol for models with one layer group. `source` is the block table of the newest work
-    that was computed."""
+    """Implements the Runner protocol. What is copied is what the newest work that was computed has."""
 
     def __init__(self, runner: Runner, copy: Copy) -> None:
         self.copying = False  # instead of computing
         self._runner = runner
         self._copy = copy
-        self._source = array("I")
+        self._source: tuple[array[int], ...] = ()  # block tables, one for each layer group
         self._copied: list[Sampled | None] | None = None
 
     @property
@@ -28,7 +27,7 @@ class CopiedPrompts:
 
     def submit(self, batch: Batch) -> None:
         if not self.copying:
-            self._source = batch.work[-1].tables[0]
+            self._source = batch.work[-1].tables
             self._runner.submit(batch)
             return
         for work in batch.work:
@@ -47,4 +46,5 @@ class CopiedPrompts:
     def _copy_blocks(self, work: Work) -> None:
         size = self.info.block_size
         for index in range(work.start // size, -(-(work.start + len(work.tokens)) // size)):
-            self._copy(self._source[index], work.tables[0][index])
+            for source, table in zip(self._source, work.tables, strict=True):
+                self._copy(source[index], table[index])

@@ -56,13 +56,16 @@ def test_a_copied_block_serves_like_the_computed_one(runner: NativeRunner) -> No
         runner.copy_block(0, runner.info.blocks)
 
 
-def test_streams_decode_together_as_often_as_they_are_asked(runner: NativeRunner) -> None:
+@pytest.mark.parametrize("family", ["qwen2", "gemma3"])  # the second has two layer groups
+def test_streams_decode_together_as_often_as_they_are_asked(tiny: Path, family: str) -> None:
+    runner = load_runner(tiny.parent / family, ENGINE)
     alone = EngineAlone(runner, Settings(engine=ENGINE), runner.copy_block)
     for _ in range(2):  # the second time from the prefix cache
         assert alone.decode(4, 48, 6, GREEDY) > 0
     assert alone.prefill(70) > 0
     with pytest.raises(RuntimeError, match="sequences: is the KV pool too small"):
         alone.decode(5, 16, 4, GREEDY)  # there are four slots
+    runner.close()
 
 
 def test_sampling_is_what_a_step_takes_beyond_greedy() -> None:
