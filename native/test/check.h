@@ -27,7 +27,7 @@ inline void expect(bool good, const std::string& what) {
 inline const std::vector<const Kernels*>& all_kernels() {
   static std::vector<const Kernels*> found;
   if (found.empty())
-    for (const char* name : {"portable", "avx2", "avx512vnni", "avx512bf16"})
+    for (const char* name : {"portable", "avx2", "avx512vnni", "avx512bf16", "amx"})
       if (const Kernels* k = kernels_named(name)) found.push_back(k);
   return found;
 }

@@ -19,7 +19,7 @@ from headway.model.native_runner import NativeRunner
 
 GREEDY = Sampling(max_tokens=1, temperature=0.0)
 FIXTURES = Path(__file__).parent / "fixtures"
-ISAS = ["portable", "avx2", "avx512vnni", "avx512bf16"]
+ISAS = ["portable", "avx2", "avx512vnni", "avx512bf16", "amx"]
 
 
 # Positions to serve of models whose context is longer, where that changes how they rotate.

@@ -1,3 +1,11 @@
+#if defined(HEADWAY_X86)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -14,6 +22,25 @@ struct Choice {
   bool runs;
 };
 
+#if defined(HEADWAY_X86)
+
+bool has_amx() {  // __builtin_cpu_supports does not know it in GCC 12
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 24 & 1 && d >> 25 & 1;
+}
+
+// Linux gives a process the tiles' 8 KiB of state when it asks for them; others do not know the question.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+#endif
+
 // Best last.
 const Choice* choices(int* count) {
 #if defined(HEADWAY_X86)
@@ -22,11 +49,13 @@ const Choice* choices(int* count) {
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                     __builtin_cpu_supports("avx512vnni");
   const bool bf16 = vnni && __builtin_cpu_supports("avx512bf16");
+  static const bool amx = bf16 && has_amx() && may_use_tiles();
   static const Choice all[] = {{&portable::kernels, true},
                                {&avx2::kernels, avx2},
                                {&avx512vnni::kernels, vnni},
-                               {&avx512bf16::kernels, bf16}};
-  *count = 4;
+                               {&avx512bf16::kernels, bf16},
+                               {&amx::kernels, amx}};
+  *count = 5;
 #else
   static const Choice all[] = {{&portable::kernels, true}};
   *count = 1;

@@ -121,8 +121,22 @@ void rows_of(const Packed& w, int tile, const Activations& x, int row, int rows,
   }
 }
 
+}  // namespace
+}  // namespace headway::HEADWAY_NS
+
+#include "amx.h"
+
+namespace headway::HEADWAY_NS {
+namespace {
+
 template <Format F>
 void tiles_of(const Packed& w, int tile, int tiles, const Activations& x, int row, int rows, float* out, std::size_t ld, bool sum) {
+#if defined(__AMX_INT8__)
+  if constexpr (kAmx<F>) {
+    const int done = amx_rows<F>(w, {tile, tiles}, x, row, rows, out, ld, sum);
+    row += done, rows -= done;
+  }
+#endif
   for (; tiles >= kTiles; tiles -= kTiles, tile += kTiles) rows_of<F, kTiles>(w, tile, x, row, rows, out, ld, sum);
   if (tiles) rows_of<F, 1>(w, tile, x, row, rows, out, ld, sum);
 }

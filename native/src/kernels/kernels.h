@@ -155,6 +155,7 @@ namespace portable { extern const Kernels kernels; }
 namespace avx2 { extern const Kernels kernels; }
 namespace avx512vnni { extern const Kernels kernels; }
 namespace avx512bf16 { extern const Kernels kernels; }
+namespace amx { extern const Kernels kernels; }
 #endif
 
 // The table HEADWAY_ISA names, or the best this processor runs. Throws std::invalid_argument on an impossible wish.
