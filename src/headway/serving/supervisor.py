@@ -91,6 +91,7 @@ class Supervisor:
             return 1
         with ExitStack() as stack:
             stack.enter_context(listener)
+            self._listener = listener
             address = stack.enter_context(engine_address())
             shared = server.api_workers > 1
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-"))
@@ -286,24 +287,27 @@ class Supervisor:
             worker.command(f"{ENGINE_DIED} {why}")
 
     def _shut_down(self) -> None:
-        """API workers drain first, then the engine stops. A second signal, or too much time, ends it at once."""
+        """API workers drain first, and an engine that dies meanwhile is started again for them; then the engine stops.
+        A second signal, or too much time, ends it at once."""
         begin = time.monotonic()
         end = begin + self._settings.server.drain_s + EXIT_GRACE_S
-        engine = self._engine.process
-        if engine is None or not engine.alive:
-            self._engine_is_gone("it was being restarted when the server was shut down")
-        for group in (self._workers, [engine] if engine else []):
-            for process in group:
+        self._listener.close()  # API workers have their own: nobody is left waiting here when they stop
+        for post in self._posts[1:]:
+            post.due = None  # who is away has nothing to drain
+        for workers in (True, False):
+            for process in self._workers if workers else self._children:
                 process.signal(signal.SIGTERM)
-            while any(process.alive for process in group):
-                happening = self._next(end)
-                again = isinstance(happening, Signalled) and time.monotonic() - begin > ECHO_S
-                if happening is None or again:
+            while self._workers if workers else self._children:
+                happening = self._next(min(end, time.monotonic() + LOOK_S))
+                now = time.monotonic()
+                if now >= end or (isinstance(happening, Signalled) and now - begin > ECHO_S):
                     log.warning("ending at once")
                     self._exit_code = self._exit_code or 1
                     return
-                if isinstance(happening, Exited) and happening.process is engine and group != [engine]:
-                    self._ends(happening)
+                if workers and isinstance(happening, Exited) and happening.process is self._engine.process:
+                    self._fell(happening)
+                if workers:
+                    self._look(now, pause=0.0)
 
     def _kill(self) -> None:
         for process in self._children:
