@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.core.errors import ModelError
+from headway.model.architectures.mixture import MOST_EXPERTS
 from headway.model.spec import Checkpoint, RawTensor
 
 _TOGETHER = re.compile(
@@ -50,7 +51,7 @@ class GptOssFolder:
         self.architecture = whole.architecture
         self.metadata: Mapping[str, Any] = _metadata(whole.metadata)
         count = self.metadata.get("num_local_experts")
-        self._experts = count if type(count) is int and count > 0 else 1
+        self._experts = count if type(count) is int and 0 < count <= MOST_EXPERTS else 1  # or it is refused
         self._names = dict(self._renamed())
 
     def names(self) -> Collection[str]:
@@ -76,7 +77,8 @@ class GptOssFolder:
     def _renamed(self) -> Iterator[tuple[str, str]]:
         """Names as they are shown, and what they are in the folder."""
         for name in self._whole.names():
-            if found := _TOGETHER.fullmatch(name):
+            found = _TOGETHER.fullmatch(name)
+            if found and not (found["kind"] in ("_blocks", "_scales") and self._whole.has(name[:-7])):  # floats too
                 kind = "bias" if found["kind"] == "_bias" else "weight"
                 for part in ("gate", "up") if found["part"] == "gate_up" else ("down",):
                     yield from ((f"{found['at']}{i}.{part}_proj.{kind}", name) for i in range(self._experts))
@@ -104,7 +106,7 @@ class GptOssFolder:
     def _blocks(self, stem: str, expert: int, step: slice) -> RawTensor:
         scales, blocks = self._of_expert(f"{stem}_scales", expert), self._of_expert(f"{stem}_blocks", expert)
         rows, groups = scales.shape
-        if blocks.shape != (rows * groups, _BLOCK // 2) or {scales.type, blocks.type} != {"U8"}:
+        if blocks.shape != (rows * groups, _BLOCK // 2) or {scales.type, blocks.type} != {"U8"} or not scales.nbytes:
             raise ModelError(f"model {self.path}: {stem}_blocks and {stem}_scales do not belong together")
         data = mxfp4(blocks.data.reshape(rows, groups, -1)[step], scales.data[step])
         return RawTensor("MXFP4", (len(data), groups * _BLOCK), data)
@@ -126,7 +128,8 @@ def _elements(tensor: RawTensor) -> NDArray[np.uint8]:
 
 
 def _bytes(elements: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(elements).reshape(len(elements), -1)
+    rows, columns, width = elements.shape
+    return np.ascontiguousarray(elements).reshape(rows, columns * width)
 
 
 def mxfp4(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArray[np.uint8]:
