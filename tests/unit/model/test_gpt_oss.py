@@ -77,6 +77,16 @@ def test_inspection(parity_fixtures: Path, kind: str) -> None:
     assert (found.layers, found.heads, found.vocab, found.windows) == (3, 4, 160, (24,))
 
 
+@pytest.mark.parametrize(("mode", "type_"), [("int8", "Q8_0"), ("int4", "Q4_1")])
+def test_of_experts_the_matrices_alone_are_quantised(parity_fixtures: Path, mode: Any, type_: str) -> None:
+    path = parity_fixtures / "hf" / "gpt_oss"
+    found = inspect_model(path, EngineSettings(quantize=mode))
+    vectors = [tensor for tensor in read(path)[1].values() if tensor.shape[0] == 1]
+    assert found.computed["F16"].tensors == len(vectors) + 3  # and routers
+    assert found.computed[type_].tensors >= 3 * (4 + 3 * 5)
+    load_runner(path, EngineSettings(quantize=mode, threads=1, kv_memory_mb=16, max_sequences=1)).close()
+
+
 def test_a_scale_that_cannot_be_kept_is_refused(copy_model: ModelWriter) -> None:
     path = copy_model("gpt_oss_mxfp4")
     tensors = load_file(path / "model.safetensors")
