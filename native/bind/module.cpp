@@ -175,6 +175,10 @@ NB_MODULE(_ext, m) {
       },
       "threads"_a, "(bytes read per second, int8 multiply-adds per second) of this machine");
 
+  nb::enum_<Activation>(m, "Activation")
+      .value("SILU", Activation::Silu)
+      .value("GELU", Activation::Gelu)
+      .value("CLAMPED_SILU", Activation::ClampedSilu);
   nb::class_<Config>(m, "Config")
       .def(nb::init<>())
       .def_rw("layers", &Config::layers)
@@ -196,7 +200,7 @@ NB_MODULE(_ext, m) {
       .def_rw("logit_cap", &Config::logit_cap)
       .def_rw("embed_scale", &Config::embed_scale)
       .def_rw("residual_scale", &Config::residual_scale)
-      .def_rw("gelu", &Config::gelu)
+      .def_rw("activation", &Config::activation)
       .def_rw("experts", &Config::experts)
       .def_rw("active_experts", &Config::active_experts)
       .def_rw("expert_ffn", &Config::expert_ffn)

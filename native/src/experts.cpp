@@ -84,7 +84,7 @@ void Model::mix_experts(const Layer& l, int rows) {
   }
   const int active = config_.active_experts, slots = rows * active;
   const std::size_t width = padded((std::size_t)config_.expert_ffn, kGroup);
-  const auto activate = config_.gelu ? kernels_.geglu : kernels_.swiglu;
+  const auto activate = activation();
   prepare(to.x.data(), hidden_stride_, config_.hidden, slots, l.expert_forms, nullptr);
   each_expert(l, groups_of(l.experts[0].gate.packed), [&](const Expert& expert, int group, int row, int n) {
     const Tiles tiles = group_of(expert.gate.packed, group);

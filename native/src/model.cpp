@@ -39,7 +39,14 @@ Matrix matrix_of(const Tensor& t, std::int64_t rows, std::int64_t columns, const
   return pack(t);
 }
 
+void add_bias(Matrix& m, const Tensor& t, const std::string& role) {
+  if (!m) throw std::invalid_argument(role + " must come after its matrix");
+  m.set_bias(to_floats(t));
+}
+
 }  // namespace
+
+Matrix* Expert::part(const std::string& name) { return name == "gate" ? &gate : name == "up" ? &up : name == "down" ? &down : nullptr; }
 
 void Weights::load(const Config& c, const std::string& role, int layer, const Tensor& t) {
   if (role == "embed") {
@@ -62,12 +69,11 @@ void Weights::load(const Config& c, const std::string& role, int layer, const Te
     const int number = std::stoi(role.substr(dot + 1));
     if (number < 0 || number >= c.experts) throw std::invalid_argument("no such expert: " + role);
     l.experts.resize((std::size_t)c.experts);
-    Expert& e = l.experts[(std::size_t)number];
-    const std::string part = role.substr(0, dot);
-    if (part == "gate") e.gate = matrix_of(t, c.expert_ffn, c.hidden, role);
-    else if (part == "up") e.up = matrix_of(t, c.expert_ffn, c.hidden, role);
-    else if (part == "down") e.down = matrix_of(t, c.hidden, c.expert_ffn, role);
-    else throw std::invalid_argument("unknown weight " + role);
+    Matrix* m = l.experts[(std::size_t)number].part(role.substr(0, dot));
+    if (!m) throw std::invalid_argument("unknown weight " + role);
+    const bool down = role.starts_with("down");
+    if (role.ends_with("_bias")) add_bias(*m, t, role);
+    else *m = matrix_of(t, down ? c.hidden : c.expert_ffn, down ? c.expert_ffn : c.hidden, role);
     return;
   }
   struct Linear {
@@ -84,8 +90,7 @@ void Weights::load(const Config& c, const std::string& role, int layer, const Te
       return;
     }
     if (role == std::string(m.role) + "_bias") {
-      if (!*m.matrix) throw std::invalid_argument(role + " must come after its matrix");
-      m.matrix->set_bias(to_floats(t));
+      add_bias(*m.matrix, t, role);
       return;
     }
   }
@@ -93,6 +98,7 @@ void Weights::load(const Config& c, const std::string& role, int layer, const Te
   else if (role == "ffn_norm") l.ffn_norm = vector_of(t, c.hidden, role);
   else if (role == "attn_post_norm") l.attn_post_norm = vector_of(t, c.hidden, role);
   else if (role == "ffn_post_norm") l.ffn_post_norm = vector_of(t, c.hidden, role);
+  else if (role == "sinks") l.sinks = vector_of(t, c.heads, role);
   else if (role == "q_norm") l.q_norm = vector_of(t, l.q_span = t.columns == c.head_dim ? c.head_dim : q_width, role);
   else if (role == "k_norm") l.k_norm = vector_of(t, l.k_span = t.columns == c.head_dim ? c.head_dim : kv_width, role);
   else throw std::invalid_argument("unknown weight " + role);
@@ -127,7 +133,7 @@ std::size_t Weights::bytes() const {
   std::size_t n = embed.bytes() + head.bytes() + final_norm.bytes() + expert_bytes();
   for (const Layer& l : layers) {
     for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down, &l.router, &l.shared_router}) n += m->bytes() + m->bias.bytes();
-    for (const Buffer<float>* v : {&l.attn_norm, &l.ffn_norm, &l.q_norm, &l.k_norm, &l.attn_post_norm, &l.ffn_post_norm}) n += v->bytes();
+    for (const Buffer<float>* v : {&l.attn_norm, &l.ffn_norm, &l.q_norm, &l.k_norm, &l.attn_post_norm, &l.ffn_post_norm, &l.sinks}) n += v->bytes();
   }
   return n;
 }
@@ -135,7 +141,8 @@ std::size_t Weights::bytes() const {
 std::size_t Weights::expert_bytes() const {
   std::size_t n = 0;
   for (const Layer& l : layers)
-    for (const Expert& e : l.experts) n += e.gate.bytes() + e.up.bytes() + e.down.bytes();
+    for (const Expert& e : l.experts)
+      for (const Matrix* m : {&e.gate, &e.up, &e.down}) n += m->bytes() + m->bias.bytes();
   return n;
 }
 
@@ -289,7 +296,7 @@ void Model::feed_forward(const Layer& l, int rows) {
 // The input of `down`: activated gates times ups.
 void Model::gate(const Layer& l, int rows) {
   const std::size_t width = padded((std::size_t)config_.ffn, kGroup);
-  const auto activate = config_.gelu ? kernels_.geglu : kernels_.swiglu;
+  const auto activate = activation();
   const int groups = groups_of(l.gate.packed), chunks = (rows + kRowChunk - 1) / kRowChunk, items = groups * chunks;
   threads.run(items, std::max(1, items / (kClaims * threads.count())), [&](int item, int) {
     const Tiles tiles = group_of(l.gate.packed, item % groups);
@@ -302,6 +309,14 @@ void Model::gate(const Layer& l, int rows) {
     }
   });
   prepare(gate_.data(), width, config_.ffn, rows, l.down_forms, nullptr);
+}
+
+decltype(Kernels::swiglu) Model::activation() const {
+  switch (config_.activation) {
+    case Activation::Gelu: return kernels_.geglu;
+    case Activation::ClampedSilu: return kernels_.clamped_swiglu;
+    default: return kernels_.swiglu;
+  }
 }
 
 // Adds the matrix's outputs to the residual stream, normalised or scaled first where the model asks for it.
@@ -382,7 +397,7 @@ void Model::attend(int index, const Work* work) {
       for (int i = 0; i < b.count * group_; i++)
         kernels_.merge(run + i, run + n + i, run + 2 * n + i * pad, later[i], later[n + i], later + 2 * n + i * pad, (int)pad);
     }
-    finish_block(b, item % heads, run + n, run + 2 * n);
+    finish_block(weights.layers[(std::size_t)index], b, item % heads, run);
   });
 }
 
@@ -420,15 +435,22 @@ void Model::attend_block(int index, const Work* work, const QueryBlock& b, int h
     for (int i = 0; i < n; i++)
       kernels_.merge(run + i, run + most + i, run + 2 * most + i * pad, later[i], later[most + i], later + 2 * most + i * pad, pad);
   }
-  finish_block(b, head, run + most, run + 2 * most);
+  finish_block(weights.layers[(std::size_t)index], b, head, run);
 }
 
-void Model::finish_block(const QueryBlock& b, int head, const float* sum, const float* out) {
+// What the queries attend to, from their greatest scores, sums of weights and weighted sums, `run`.
+void Model::finish_block(const Layer& l, const QueryBlock& b, int head, const float* run) {
   const int hd = config_.head_dim;
-  const std::size_t stride = padded((std::size_t)config_.heads * hd, kGroup);
+  const std::size_t stride = padded((std::size_t)config_.heads * hd, kGroup), n = most_queries_;
   for (int i = 0; i < b.count * group_; i++) {
-    float* to = attended_.data() + (row_first_[b.work] + b.from + i / group_) * stride + (std::size_t)(head * group_ + i % group_) * hd;
-    kernels_.scale(out + (std::size_t)i * cache.head_pad, 1.0f / sum[i], hd, to);
+    const int query = head * group_ + i % group_;
+    float by = 1.0f / run[n + i];
+    if (l.sinks) {
+      const float sink = l.sinks.data()[query], top = std::max(run[i], sink), weight = std::exp(run[i] - top);
+      by = weight / (run[n + i] * weight + std::exp(sink - top));
+    }
+    float* to = attended_.data() + (row_first_[b.work] + b.from + i / group_) * stride + (std::size_t)query * hd;
+    kernels_.scale(run + 2 * n + (std::size_t)i * cache.head_pad, by, hd, to);
   }
 }
 

@@ -14,6 +14,8 @@ namespace headway {
 
 struct Expert {
   Matrix gate, up, down;
+
+  Matrix* part(const std::string& name);  // null: it has no such part
 };
 
 struct Layer {
@@ -21,6 +23,7 @@ struct Layer {
   Matrix router, shared_router;  // whose experts a row goes through; how much it takes of gate, up and down beside them
   std::vector<Expert> experts;
   Buffer<float> attn_norm, ffn_norm, q_norm, k_norm, attn_post_norm, ffn_post_norm;
+  Buffer<float> sinks;  // per query head: the score of a key without a value, which only takes its share of the attention
   int q_span = 0, k_span = 0;  // outputs that q_norm and k_norm normalise together: a head's or all
   unsigned attn_forms = 0, o_forms = 0, ffn_forms = 0, down_forms = 0;  // forms of input its matrices need
   unsigned expert_forms = 0, expert_down_forms = 0;                     // and its experts'
@@ -101,6 +104,7 @@ class Model {
   void multiply(std::initializer_list<Output> outputs, int rows, bool add);
   void feed_forward(const Layer& layer, int rows);
   void gate(const Layer& layer, int rows);
+  decltype(Kernels::swiglu) activation() const;
   void add(const Matrix& matrix, const Buffer<float>& norm, int rows);
   void add_branch(const Buffer<float>& norm, int rows);
   void route(const Layer& layer, int rows);
@@ -111,7 +115,7 @@ class Model {
   void place_keys(int index, const Layer& layer, const Work* work, int rows);
   void attend(int index, const Work* work);
   void attend_block(int index, const Work* work, const QueryBlock& block, int head, int thread, int split, float* alone);
-  void finish_block(const QueryBlock& block, int head, const float* sum, const float* out);
+  void finish_block(const Layer& layer, const QueryBlock& block, int head, const float* run);
 
   const Config& config_;
   const Limits& limits_;

@@ -40,6 +40,7 @@ Block block_of(Type type) {
     case Type::Q4_K: return {256, 144};
     case Type::Q5_K: return {256, 176};
     case Type::Q6_K: return {256, 210};
+    case Type::MXFP4: return {32, 17};
   }
   throw std::invalid_argument("unknown tensor type");
 }
@@ -52,6 +53,16 @@ void scale_min(const std::uint8_t* q, int j, int* scale, int* min) {
     *scale = (q[j + 4] & 15) | (q[j - 4] >> 6) << 4;
     *min = (q[j + 4] >> 4) | (q[j] >> 6) << 4;
   }
+}
+
+// 4-bit floats, twice their value so that they are whole numbers, under a power of two.
+Group read_mxfp4(const std::uint8_t* b) {
+  static constexpr std::int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  Group g{};
+  g.d[0] = g.d[1] = std::ldexp(1.0f, b[0] - 128);
+  for (int i = 0; i < 16; i++)
+    g.code[i] = (std::uint8_t)(values[b[1 + i] & 15] + 128), g.code[i + 16] = (std::uint8_t)(values[b[1 + i] >> 4] + 128);
+  return g;
 }
 
 Group read_simple(Type type, const std::uint8_t* b) {
@@ -119,7 +130,7 @@ Group read_k(Type type, const std::uint8_t* b, int j) {
 Group read_group(Type type, const std::uint8_t* row, std::int64_t group) {
   const Block b = block_of(type);
   if (b.weights == 256) return read_k(type, row + group / 8 * b.bytes, (int)(group % 8));
-  return read_simple(type, row + group * b.bytes);
+  return type == Type::MXFP4 ? read_mxfp4(row + group * b.bytes) : read_simple(type, row + group * b.bytes);
 }
 
 bool has_min(Format f) { return f == Format::Q4 || f == Format::Q8M; }
@@ -138,6 +149,15 @@ float read_float(Type type, const std::uint8_t* row, std::int64_t i) {
   std::uint16_t h;
   std::memcpy(&h, row + 2 * i, 2);
   return type == Type::F16 ? half_to_float(h) : std::bit_cast<float>((std::uint32_t)h << 16);
+}
+
+// Scales are packed in half precision, which must hold these: they have no neighbours that a weight could be rounded to.
+Group checked(Group g) {
+  if (half_to_float(float_to_half(g.d[0])) == g.d[0]) return g;
+  for (std::uint8_t code : g.code)
+    if (code != 128) throw std::invalid_argument("an MXFP4 block has the scale 2^" + std::to_string(std::ilogb(g.d[0]) + 1) + "; 2^-23 to 2^16 are supported");
+  g.d[0] = g.d[1] = 0;
+  return g;
 }
 
 void place_group(const Packed& m, std::uint8_t* tile, int group, int column, const Group& g) {
@@ -178,7 +198,7 @@ Type type_of(const std::string& name) {
   static const std::pair<const char*, Type> all[] = {
       {"F32", Type::F32},   {"F16", Type::F16},   {"BF16", Type::BF16}, {"Q8_0", Type::Q8_0},
       {"Q4_0", Type::Q4_0}, {"Q4_1", Type::Q4_1}, {"Q5_0", Type::Q5_0}, {"Q5_1", Type::Q5_1},
-      {"Q4_K", Type::Q4_K}, {"Q5_K", Type::Q5_K}, {"Q6_K", Type::Q6_K}};
+      {"Q4_K", Type::Q4_K}, {"Q5_K", Type::Q5_K}, {"Q6_K", Type::Q6_K}, {"MXFP4", Type::MXFP4}};
   for (const auto& [n, t] : all)
     if (name == n) return t;
   throw std::invalid_argument("unknown tensor type " + name);
@@ -199,7 +219,8 @@ Format format_of(Type type) {
     case Type::Q4_1:
     case Type::Q4_K: return Format::Q4;
     case Type::Q8_0:
-    case Type::Q5_0: return Format::Q8;
+    case Type::Q5_0:
+    case Type::MXFP4: return Format::Q8;
     case Type::Q5_1:
     case Type::Q5_K: return Format::Q8M;
     case Type::Q6_K: return Format::Q8S;
@@ -248,7 +269,10 @@ Matrix pack(const Tensor& t) {
     const std::uint8_t* row = t.data + (std::size_t)r * stride;
     const int column = (int)(r % kLanes);
     if (fi.scale_bytes) {
-      for (int g = 0; g < t.columns / kGroup; g++) place_group(p, tile, g, column, read_group(t.type, row, g));
+      for (int g = 0; g < t.columns / kGroup; g++) {
+        const Group group = read_group(t.type, row, g);
+        place_group(p, tile, g, column, t.type == Type::MXFP4 ? checked(group) : group);
+      }
       continue;
     }
     const std::size_t width = p.format == Format::F32 ? 4 : 2;

@@ -60,6 +60,8 @@ inline std::vector<std::uint8_t> random_tensor(Type type, int rows, int columns)
   }
   if (type == Type::F32 || type == Type::F16 || type == Type::BF16) return out;
   for (auto& b : out) b = (std::uint8_t)random_bits();
+  if (type == Type::MXFP4)
+    for (std::size_t at = 0; at < out.size(); at += 17) out[at] = (std::uint8_t)(118 + random_bits() % 8);
   struct Layout {
     Type type;
     int bytes, halves[2];
@@ -106,11 +108,13 @@ void test_threads();
 void test_uniform();
 void test_sampling();
 void test_engine(bool experts);
+void test_sinks();
 void test_no_allocation(bool experts);
 void test_poison();
 void test_refusals();
 void test_packed_again();
 void test_quantise();
+void test_mxfp4();
 void test_checksum();
 void test_hostile_weights();
 

@@ -15,8 +15,10 @@ struct Tiny {
   Config config;
   KvType kv = KvType::F16;
 
+  float sink = NAN;  // of all heads; NAN: there are none
+
   explicit Tiny(bool experts = false) {
-    if (experts) config.experts = 5, config.active_experts = 2, config.expert_ffn = 48, config.renormalise = true;
+    if (experts) config.experts = 5, config.active_experts = 2, config.expert_ffn = 48, config.renormalise = true, config.activation = Activation::ClampedSilu;
     config.layers = 2, config.hidden = 64, config.heads = 6, config.kv_heads = 2, config.head_dim = 16, config.ffn = 96;
     config.vocab = kVocab, config.context = kContext, config.windows = {0, 100}, config.tied = true;
     config.attention_scale = 0.25f, config.attention_cap = 5, config.inv_freq.resize(1), config.ropes = {0, -1};
@@ -37,17 +39,26 @@ struct Tiny {
       for (float& x : v) x += 1;
       e->load(role, layer, {Type::F32, 1, n, (const std::uint8_t*)v.data()});
     };
+    const auto bias = [&](const std::string& role, int layer, int n) {
+      const auto v = normal((std::size_t)n, 0.5f);
+      e->load(role + "_bias", layer, {Type::F32, 1, n, (const std::uint8_t*)v.data()});
+    };
     matrix("embed", -1, Type::Q8_0, kVocab, 64), ones("final_norm", -1, 64);
     for (int i = 0; i < 2; i++) {
       ones("attn_norm", i, 64), ones("ffn_norm", i, 64), ones("q_norm", i, 16), ones("k_norm", i, 16);
       matrix("q", i, Type::Q4_1, 96, 64), matrix("k", i, Type::BF16, 32, 64), matrix("v", i, Type::F16, 32, 64);
       matrix("o", i, Type::Q5_1, 64, 96), matrix("gate", i, Type::Q4_0, 96, 64), matrix("up", i, Type::F32, 96, 64);
       matrix("down", i, Type::Q5_0, 64, 96);
-      if (config.experts) matrix("router", i, Type::F32, 5, 64), matrix("shared_router", i, Type::F32, 1, 64);
+      if (!std::isnan(sink)) {
+        const std::vector<float> same(6, sink);
+        e->load("sinks", i, {Type::F32, 1, 6, (const std::uint8_t*)same.data()});
+      }
+      if (config.experts) ones("sinks", i, 6), matrix("router", i, Type::F32, 5, 64), bias("router", i, 5), bias("o", i, 64), matrix("shared_router", i, Type::F32, 1, 64);
       for (int x = 0; x < config.experts; x++) {
         const auto of = [x](const char* part) { return std::string(part).append(std::to_string(x)); };
         matrix(of("gate.").c_str(), i, Type::Q4_0, 48, 64), matrix(of("up.").c_str(), i, Type::Q4_0, 48, 64);
         matrix(of("down.").c_str(), i, Type::F16, 64, 48);
+        bias(of("gate."), i, 48), bias(of("up."), i, 48), bias(of("down."), i, 64);
       }
     }
     e->finish();
@@ -124,6 +135,29 @@ void test_engine(bool experts) {
       expect(generate(*e, 16, true, ring) == base, name + " sees more of a windowed layer than its window");
     }
   unsetenv("HEADWAY_ISA");
+}
+
+// A sink that weighs nothing is as none, to the last bit; one that takes all leaves no attention, and nothing that is not
+// finite.
+void test_sinks() {
+  const auto logits = [](float sink) {
+    Tiny tiny;
+    tiny.sink = sink;
+    auto e = tiny.build(2, 400);
+    std::vector<std::uint32_t> tokens(400), table(25);
+    for (std::uint32_t i = 0; i < 400; i++) tokens[i] = i * i % Tiny::kVocab;
+    for (std::uint32_t b = 0; b < 25; b++) table[b] = b;
+    e->open(0, Sampling(), tokens.data(), 400, 400);
+    std::vector<Sampled> out;
+    const Work work{0, 0, 400, tokens.data(), table.data(), true};
+    e->step(&work, 1, out);
+    expect(out[0].finite, "a sink leaves all finite");
+    return std::vector<float>(e->logits(0), e->logits(0) + Tiny::kVocab);
+  };
+  const auto without = logits(NAN);
+  expect(logits(-1e30f) == without && logits(-INFINITY) == without, "a sink that weighs nothing changes nothing");
+  expect(logits(1e30f) == logits(500) && logits(500) != without, "a sink that takes all leaves nothing");
+  expect(logits(1) != without && logits(1) != logits(500), "a sink takes its share");
 }
 
 void test_no_allocation(bool experts) {

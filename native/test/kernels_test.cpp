@@ -9,7 +9,7 @@
 namespace headway {
 
 constexpr Type kTypes[] = {Type::F32,  Type::F16,  Type::BF16, Type::Q8_0, Type::Q4_0, Type::Q4_1,
-                           Type::Q5_0, Type::Q5_1, Type::Q4_K, Type::Q5_K, Type::Q6_K};
+                           Type::Q5_0, Type::Q5_1, Type::Q4_K, Type::Q5_K, Type::Q6_K, Type::MXFP4};
 
 void test_matmul() {
   constexpr int kRows = 19, kOut = 50;
@@ -57,7 +57,7 @@ void test_matmul() {
 
 void test_rows() {
   const int n = 160;
-  const auto x = normal(n, 3), w = normal(n);
+  const auto x = normal(n, 5), w = normal(n), wide = normal(n, 5);
   for (const Kernels* k : all_kernels()) {
     std::vector<float> out(n);
     std::vector<double> truth(n);
@@ -68,6 +68,9 @@ void test_rows() {
     for (int i = 0; i < n; i++) expect(std::fabs(out[i] - reference::swiglu(x[i], w[i])) < 1e-5, std::string(k->name) + " swiglu");
     k->geglu(x.data(), w.data(), n, out.data());
     for (int i = 0; i < n; i++) expect(std::fabs(out[i] - reference::geglu(x[i], w[i])) < 1e-5, std::string(k->name) + " geglu");
+    k->clamped_swiglu(x.data(), wide.data(), n, out.data());
+    for (int i = 0; i < n; i++)
+      expect(std::fabs(out[i] - reference::clamped_swiglu(x[i], wide[i])) < 2e-5, std::string(k->name) + " clamped_swiglu");
     float total = k->exp_sum(x.data(), n - 3, 2.0f, 0.7f, out.data());
     double expected = 0;
     for (int i = 0; i < n - 3; i++) {

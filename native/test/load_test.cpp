@@ -10,7 +10,7 @@
 namespace headway {
 
 void test_packed_again() {
-  for (Type type : {Type::F32, Type::F16, Type::BF16, Type::Q8_0, Type::Q4_0, Type::Q4_1, Type::Q5_0, Type::Q5_1, Type::Q4_K, Type::Q5_K, Type::Q6_K}) {
+  for (Type type : {Type::F32, Type::F16, Type::BF16, Type::Q8_0, Type::Q4_0, Type::Q4_1, Type::Q5_0, Type::Q5_1, Type::Q4_K, Type::Q5_K, Type::Q6_K, Type::MXFP4}) {
     const auto bytes = random_tensor(type, 40, 256);
     const Matrix first = pack({type, 40, 256, bytes.data()});
     expect(first.bytes() == packed_bytes(type, 40, 256) && first.bytes() == first.memory.bytes(), "a packed matrix has the size that is foretold");
@@ -33,6 +33,30 @@ void test_quantise() {
     float worst = 0;
     for (std::size_t i = 0; i < x.size(); i++) worst = std::max(worst, std::fabs(x[i] - y[i]));
     expect(worst < most, "quantised weights are near what they were");
+  }
+}
+
+// Every code under every scale: exact, or refused where the scale would not be.
+void test_mxfp4() {
+  const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  for (int exponent = 0; exponent < 256; exponent++) {
+    std::uint8_t block[17] = {(std::uint8_t)exponent};
+    for (int i = 0; i < 16; i++) block[1 + i] = (std::uint8_t)(i | (15 - i) << 4);
+    const Tensor t{Type::MXFP4, 1, 32, block};
+    const auto truth = [&](int i) { return std::ldexp(values[i & 7], exponent - 127) * (i & 8 ? -1 : 1); };
+    const std::vector<float> read = to_floats(t);
+    for (int i = 0; i < 16; i++) expect(read[(std::size_t)i] == truth(i) && read[(std::size_t)i + 16] == truth(15 - i), "an MXFP4 block is read exactly");
+    const bool fits = exponent - 127 >= -23 && exponent - 127 <= 16;
+    try {
+      const Matrix m = pack(t);
+      std::vector<float> packed(32);
+      unpack_row(m.packed, 0, packed.data());
+      expect(fits && packed == read, "an MXFP4 block is packed exactly");
+    } catch (const std::invalid_argument&) {
+      expect(!fits, "an MXFP4 block is refused only where its scale would be rounded");
+    }
+    std::memset(block + 1, 0x80, 16);
+    expect(pack(t).packed.data != nullptr, "zeros have any scale");
   }
 }
 

@@ -15,8 +15,8 @@ __attribute__((noinline)) void operator delete(void* p, std::size_t) noexcept { 
 
 int main() {
   using namespace headway;
-  test_matmul(), test_rows(), test_attention(), test_threads(), test_uniform(), test_sampling(), test_engine(false), test_engine(true), test_no_allocation(false), test_no_allocation(true), test_poison(), test_refusals();
-  test_packed_again(), test_quantise(), test_checksum(), test_hostile_weights();
+  test_matmul(), test_rows(), test_attention(), test_threads(), test_uniform(), test_sampling(), test_engine(false), test_engine(true), test_sinks(), test_no_allocation(false), test_no_allocation(true), test_poison(), test_refusals();
+  test_packed_again(), test_quantise(), test_mxfp4(), test_checksum(), test_hostile_weights();
   std::printf("%s: %d failures, instruction sets:", failures ? "FAILED" : "ok", failures);
   for (const Kernels* k : all_kernels()) std::printf(" %s", k->name);
   std::printf("\n");

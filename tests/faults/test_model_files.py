@@ -23,7 +23,7 @@ SOURCES = [
     "converted/qwen2_moe.gguf",
     "converted/gemma3.gguf",
 ]
-FOLDERS = ["hf/llama_llama3", "hf/gemma3", "hf/qwen3_moe", "hf/phi3_long"]
+FOLDERS = ["hf/llama_llama3", "hf/gemma3", "hf/qwen3_moe", "hf/phi3_long", "hf/gpt_oss_mxfp4"]
 
 
 def spoil(source: Path, work: Path, seed: str, count: int) -> None:

@@ -10,9 +10,14 @@ from numpy.typing import NDArray
 from oracle import FIXTURES, Teacher, all_logits, open_runner
 
 from headway.bench.quality import Reference, judge
+from headway.core.config import EngineSettings
+from headway.model.load import load_exact_runner
 
-FOLDERS = sorted(p.name for p in (FIXTURES / "hf").iterdir())
-CONVERTED = sorted(p.stem for p in (FIXTURES / "converted").iterdir())  # the same models, by llama.cpp's converter
+FOUR_BITS = "gpt_oss_mxfp4"  # whose experts' inputs are 8 bits wide
+FOLDERS = sorted(p.name for p in (FIXTURES / "hf").iterdir() if p.name != FOUR_BITS)
+CONVERTED = sorted(  # the same models, by llama.cpp's converter
+    p.stem for p in (FIXTURES / "converted").iterdir() if p.stem != FOUR_BITS
+)
 GGUFS = sorted(p.stem for p in (FIXTURES / "gguf").glob("*.gguf"))
 # Largest difference to float32 of any logit (their standard deviation is 1.2): the KV cache is in half precision,
 # and bf16 weights meet inputs rounded to bf16.
@@ -46,6 +51,20 @@ def test_folder_gives_the_logits_of_transformers(name: str) -> None:
 def test_converted_file_gives_the_logits_of_transformers(name: str) -> None:
     runner = open_runner(FIXTURES / "converted" / f"{name}.gguf")
     check(runner, arrays(FIXTURES / "hf" / name / "expected.npz"), "float16")
+    runner.close()
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("path", [f"hf/{FOUR_BITS}", f"converted/{FOUR_BITS}.gguf"])
+def test_four_bit_floats_give_the_logits_of_transformers(path: str) -> None:
+    """Exactly, where every weight is unpacked to float32; nearly, with inputs of 8 bits."""
+    data = arrays(FIXTURES / "hf" / FOUR_BITS / "expected.npz")
+    exact = load_exact_runner(FIXTURES / path, EngineSettings(threads=2, kv_memory_mb=128, max_step_tokens=2048))
+    check(exact, data, "float16")
+    exact.close()
+    runner = open_runner(FIXTURES / path)
+    for i, logits in enumerate(all_logits(runner, sequences(data))):
+        assert rms(logits - data["logits"][i, : len(logits)]) < 0.07  # of a standard deviation of 1.7
     runner.close()
 
 
@@ -122,6 +141,8 @@ def test_gguf_gives_the_logits_of_llama_cpp(name: str) -> None:
         "hf/qwen2_moe",
         "converted/mixtral.gguf",
         "converted/gemma3.gguf",
+        "hf/gpt_oss",
+        "converted/gpt_oss_mxfp4.gguf",
     ],
 )
 @pytest.mark.parametrize("kv_type", ["int8", "f16"])

@@ -12,8 +12,8 @@ from headway.model.text import load_text
 from headway.scheduling.blocks import KvBlocks
 from headway.scheduling.sequence import Sequence
 
-# All layers, by turns, five of six; their window is 24.
-MODELS = {"mistral_window": (24,), "gemma2": (0, 24, 24), "gemma3": (0, 24, 24, 24, 24, 24)}
+# All layers, by turns (gpt-oss with sinks), five of six; their window is 24.
+MODELS = {"mistral_window": (24,), "gemma2": (0, 24, 24), "gpt_oss": (0, 24, 24), "gemma3": (0, 24, 24, 24, 24, 24)}
 STEM = [3 + i * i % 150 for i in range(90)]
 PROMPTS = [STEM[: 10 + 20 * (i % 4)] + [5 + i] * (i % 3) for i in range(24)]
 PARAMS = [Params(max_tokens=100 + i, temperature=0.8, seed=i, ignore_eos=True, logprobs=1) for i in range(24)]

@@ -20,10 +20,14 @@ namespace headway {
 inline constexpr int kBlock = 16;
 
 // Tensor types as they lie in files, named as in ggml.
-enum class Type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K };
+enum class Type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, MXFP4 };
 
 Type type_of(const std::string& name);                   // throws std::invalid_argument
 std::size_t row_bytes(Type type, std::int64_t columns);  // throws if the type's block does not divide the row
+
+// What a feed-forward multiplies its up by: its gate g times sigmoid(g), or GELU of it (as tanh gives it). Clamped: with
+// g at most 7 and the up u within 7, it is (u + 1) g sigmoid(1.702 g).
+enum class Activation { Silu, Gelu, ClampedSilu };
 
 struct Config {
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, context = 0;
@@ -38,7 +42,7 @@ struct Config {
   float attention_cap = 0, logit_cap = 0;    // a score or logit x becomes cap * tanh(x / cap); 0: stays
   float embed_scale = 1.0f;                  // multiplies embeddings
   float residual_scale = 1.0f;               // multiplies what attention and feed-forward add
-  bool gelu = false;                         // the gate's activation: GELU (tanh) instead of SiLU
+  Activation activation = Activation::Silu;
   bool tied = false;                         // the head is the embedding
   // `ffn` is the width of the feed-forward that all rows go through, 0 where there are only experts.
   int experts = 0, active_experts = 0, expert_ffn = 0;

@@ -173,6 +173,14 @@ void geglu(const float* gate, const float* up, int n, float* out) {
   }
 }
 
+void clamped_swiglu(const float* gate, const float* up, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    // what is not a number must stay so: the second operand of min and max is taken then
+    const f32 g = min(set(7.0f), load(gate + i)), u = max(set(-7.0f), min(set(7.0f), load(up + i)));
+    store(out + i, mul(mul(g, sigmoid(mul(g, set(1.702f)))), add(u, set(1.0f))));
+  }
+}
+
 // The rows it reads are zero beyond n up to whole lanes, the weights too.
 void rms_norm(const float* x, const float* weight, int n, float eps, float* out) {
   f32 square = set(0);
@@ -438,7 +446,7 @@ float probe_read(const std::uint8_t* data, std::size_t bytes) {
 }  // namespace
 
 extern const Kernels kernels;
-const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, geglu, rms_norm, quantize, to_bf16, rope, {{write_kv, nullptr, attend}, {write_kv8, query8, attend8}},
+const Kernels kernels = {HEADWAY_ISA_NAME, matmul, swiglu, geglu, clamped_swiglu, rms_norm, quantize, to_bf16, rope, {{write_kv, nullptr, attend}, {write_kv8, query8, attend8}},
                          merge, scale, softcap, argmax, exp_sum, sum, tails, keep, permit, probe_int8, probe_read};
 
 }  // namespace headway::HEADWAY_NS

@@ -123,6 +123,7 @@ struct Kernels {
                  bool add);
   void (*swiglu)(const float* gate, const float* up, int n, float* out);  // n a multiple of 16
   void (*geglu)(const float* gate, const float* up, int n, float* out);   // the same with GELU, as tanh gives it
+  void (*clamped_swiglu)(const float* gate, const float* up, int n, float* out);  // (up + 1) gate sigmoid(1.702 gate), both clamped to 7
   void (*rms_norm)(const float* x, const float* weight, int n, float eps, float* out);
   // `rest` (or null) gets what the codes leave out, x - scale * code; it may be x itself.
   void (*quantize)(const float* x, int groups, std::int8_t* codes, float* scale, float* sum, std::int32_t* offset,

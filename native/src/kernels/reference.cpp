@@ -65,6 +65,11 @@ double geglu(float gate, float up) {
   return x / 2 * (1 + std::tanh(root * (x + 0.044715 * x * x * x))) * up;
 }
 
+double clamped_swiglu(float gate, float up) {
+  const double g = std::fmin(gate, 7), u = std::fmax(-7, std::fmin(up, 7));
+  return (u + 1) * g / (1 + std::exp(-1.702 * g));
+}
+
 void attend(const Attention& a, KvType type, int query, double* out) {
   std::vector<double> score;
   double top = -1e300, total = 0;

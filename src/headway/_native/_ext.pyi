@@ -8,6 +8,11 @@ BLOCK: int
 LOGIT_ROWS: int
 PACKING: int
 
+class Activation:
+    SILU: Activation
+    GELU: Activation
+    CLAMPED_SILU: Activation
+
 class KvType:
     F16: KvType
     INT8: KvType
@@ -41,7 +46,7 @@ class Config:
     logit_cap: float
     embed_scale: float
     residual_scale: float
-    gelu: bool
+    activation: Activation
     experts: int
     active_experts: int
     expert_ffn: int

@@ -20,6 +20,8 @@ _TURN_ENDS = (
     "<｜end▁of▁sentence｜>",
     "</s>",
 )
+# Harmony (gpt-oss): a turn is several messages, whose <|end|> is not the turn's.
+_HARMONY_ENDS = ("<|return|>", "<|call|>")
 
 CONTROL = 3  # a special token's type in GGUF (llama.cpp's llama_token_type)
 
@@ -32,8 +34,11 @@ def end_ids_of(checkpoint: Checkpoint) -> tuple[int, ...]:
         special = _special_of_folder(checkpoint)
         stated = _stated_by_folder(checkpoint, special.get)
     template = template_text_of(checkpoint) or ""
-    names = _DOCUMENT_ENDS + tuple(name for name in _TURN_ENDS if name in template)
-    ids = stated + [special.get(name) for name in names]
+    harmony = _HARMONY_ENDS[0] in template
+    names = _DOCUMENT_ENDS + (_HARMONY_ENDS if harmony else tuple(name for name in _TURN_ENDS if name in template))
+    ids = [*stated, *(special.get(name) for name in names)]
+    if harmony:
+        ids = [index for index in ids if index != special.get("<|end|>")]
     return tuple(sorted({index for index in ids if type(index) is int and index >= 0}))
 
 

@@ -26,6 +26,11 @@ from headway.model.weight_loader import load_weights
 _COMPILE_PATIENCE_S = 0.005
 _MASK_PATIENCE_S = 0.01  # and so long, once all else is computed, for masks
 _ANY_LENGTH = 2**31 - 1
+_ACTIVATIONS = {
+    "silu": _native.Activation.SILU,
+    "gelu": _native.Activation.GELU,
+    "clamped_silu": _native.Activation.CLAMPED_SILU,
+}
 
 
 class NativeRunner:
@@ -239,10 +244,10 @@ class NativeRunner:
         config = _native.Config()
         for name in (
             "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "norm_eps", "rope_scale", "ropes",
-            "windows", "tied", "gelu",
+            "windows", "tied",
         ):  # fmt: skip
             setattr(config, name, getattr(spec, name))
-        config.context = context
+        config.context, config.activation = context, _ACTIVATIONS[spec.activation]
         config.groups = [list(layers) for layers in groups.layers]
         config.inv_freq = spec.inv_freq.tolist()
         config.attention_scale, config.embed_scale = spec.scales.attention, spec.scales.embedding

@@ -22,7 +22,7 @@ def type_at(mode: Mode, weight: Weight) -> str:
     """The type a weight has once it is quantised. Norms, biases, rows that are no whole groups, and what is quantised
     already stay as they are."""
     tensor = weight.tensor
-    if mode == "none" or tensor.type not in FLOATS or tensor.shape[1] % _GROUP:
+    if mode == "none" or tensor.type not in FLOATS or tensor.shape[1] % _GROUP or weight.role.endswith("_bias"):
         return tensor.type
     if weight.role in _ENDS:
         return "Q8_0"

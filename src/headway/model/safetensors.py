@@ -20,7 +20,7 @@ from headway.model.spec import RawTensor
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 _MAX_HEADER = 100_000_000  # the format's own limit, bytes
-_BYTES = {"F32": 4, "F16": 2, "BF16": 2}  # the types a runner takes
+_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}  # the types a runner takes, and bytes that a family makes them of
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Tensor types a runner must take, by their ggml names.
-TENSOR_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+TENSOR_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "MXFP4")
+
+
+# What a feed-forward makes of gate and up: up times SiLU of the gate, or its GELU in the tanh form. Clamped: with the
+# gate at most 7 and the up within 7, (up + 1) gate sigmoid(1.702 gate).
+Activation = Literal["silu", "gelu", "clamped_silu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,8 @@ class Experts:
 class ModelSpec:
     """A decoder-only transformer: RMSNorm, rotary attention with grouped heads, gated feed-forward.
 
-    Optional parts (biases, norms of q and k, norms before and after attention and feed-forward) are present exactly if
-    their weights are.
+    Optional parts (biases, sinks, norms of q and k, norms before and after attention and feed-forward) are present
+    exactly if their weights are.
     """
 
     architecture: str
@@ -107,7 +112,7 @@ class ModelSpec:
     ropes: tuple[int, ...]  # per layer: the row of inv_freq it rotates by; -1: none
     windows: tuple[int, ...]  # per layer: keys a query sees, itself included; 0: all
     tied: bool  # the output head is the embedding
-    gelu: bool  # the gate's activation: GELU in its tanh form, instead of SiLU
+    activation: Activation
     scales: Scales
     experts: Experts | None = None
 
@@ -131,9 +136,10 @@ class Weight:
     file interleaves them permutes the rows of q and k.
 
     Roles: embed, head (absent if tied), final_norm; per layer: attn_norm, q, k, v, o, q_norm, k_norm (of a head's size
-    or of all heads'), attn_post_norm, ffn_norm, gate, up, down, ffn_post_norm, and <linear>_bias; with experts router,
-    shared_router (of the feed-forward beside them), gate.<expert>, up.<expert>, down.<expert>. `layer` is -1 for the
-    global ones. Norms and biases are F32, F16 or BF16 vectors.
+    or of all heads'), sinks (per query head the score of a key without a value, which takes its share of attention),
+    attn_post_norm, ffn_norm, gate, up, down, ffn_post_norm, and <linear>_bias; with experts router, shared_router (of
+    the feed-forward beside them), gate.<expert>, up.<expert>, down.<expert>, and their biases. `layer` is -1 for the
+    global ones. Norms, sinks and biases are F32, F16 or BF16 vectors.
     """
 
     role: str

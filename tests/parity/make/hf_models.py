@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import mxfp4
 import numpy as np
 import tiny_tokenizers
 import torch
@@ -45,6 +46,7 @@ class Tiny:
     dtype: torch.dtype = torch.float32
     tokenizer: str = ""  # "", "qwen2", "llama-bpe" or "spm"
     scale: float = 0.2  # standard deviation of every matrix
+    mxfp4: bool = False  # whether experts are 4-bit floats, in the layout of OpenAI's own files
     old_spelling: bool = False  # write config.json as transformers 4 did
     extra: dict[str, Any] = field(default_factory=dict)  # added to generation_config.json
 
@@ -171,6 +173,17 @@ def longrope(original: int) -> dict[str, Any]:
     }
 
 
+GPT_OSS: dict[str, Any] = {
+    "num_hidden_layers": 3,
+    "head_dim": 16,
+    "sliding_window": 24,
+    "num_local_experts": 5,
+    "num_experts_per_tok": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 4096,
+    "rope_parameters": YARN | {"truncate": False},
+}
+
 MODELS |= {
     "phi3_window": half("Phi3", 1901, sliding_window=24, rope_parameters=plain(10000.0)),
     # Longer than the original context are all prompts, or none: the factors change with a sequence's length.
@@ -239,6 +252,9 @@ MODELS |= {
         tie_word_embeddings=True,
         rope_parameters=plain(1000000.0),
     ),
+    # Its gates and ups are steep enough to be clamped.
+    "gpt_oss": replace(half("GptOss", 1956, **GPT_OSS), scale=0.15),
+    "gpt_oss_mxfp4": replace(half("GptOss", 1970, **GPT_OSS), scale=0.15, mxfp4=True),
     "smollm3": half("SmolLM3", 1706, num_hidden_layers=4, rope_parameters=plain(5000000.0), tie_word_embeddings=True),
 }
 
@@ -256,6 +272,12 @@ def random_model(tiny: Tiny) -> transformers.PreTrainedModel:
             value = middle + 0.3 * noise if name.endswith("norm.weight") else tiny.scale * noise
             if name.endswith("bias"):
                 value = 0.5 * noise
+            if name.endswith("sinks"):
+                value = 2 * noise
+            if name.endswith("gate_up_proj"):
+                value = 2 * value
+            if tiny.mxfp4 and name.endswith(("gate_up_proj", "down_proj")):
+                value = mxfp4.values(*mxfp4.blocks_and_scales(value.swapaxes(1, 2))).swapaxes(1, 2)
             weight.copy_(value.to(tiny.dtype))
     return model
 
@@ -316,6 +338,8 @@ def save(model: transformers.PreTrainedModel, tiny: Tiny, folder: Path) -> None:
         {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0} | tiny.extra
     )
     model.to(tiny.dtype).save_pretrained(folder)
+    if tiny.mxfp4:
+        mxfp4.rewrite(folder)
     (folder / "model.safetensors").chmod(0o644)
     if tiny.old_spelling:
         rewrite_config(folder / "config.json")

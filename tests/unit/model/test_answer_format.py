@@ -42,6 +42,7 @@ def template(name: str) -> ChatTemplate:
         ("mistralai-Mistral-Nemo-Instruct-2407", "mistral", False),
         ("Mistral-Small-3.2-24B-Instruct-2506", "mistral_named", False),
         ("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", None, True),  # shows no tools
+        ("openai-gpt-oss-120b", None, False),  # messages in channels, which Headway does not take apart
         ("Qwen3-Coder", None, False),  # calls in XML, which Headway does not read
     ],
 )

@@ -75,6 +75,8 @@ def test_both_kinds_of_file_say_the_same(name: str, parity_fixtures: Path) -> No
             assert tensor.shape == weights[place].shape
             if tensor.type in ("F32", "F16", "BF16"):
                 np.testing.assert_allclose(floats(tensor), floats(weights[place]), rtol=1e-2, atol=1e-6)
+            elif tensor.type == weights[place].type:
+                assert np.array_equal(tensor.data, weights[place].data)
 
 
 def test_of_experts_the_active_ones_are_counted(parity_fixtures: Path) -> None:

@@ -31,6 +31,23 @@ def test_the_default_models_template(default_model: Path) -> None:
     assert template.render(given, add_generation_prompt=False) == expected
 
 
+def test_harmony() -> None:
+    """gpt-oss's template: its variables, tools shown as types, and a call with its result."""
+    text = (Path(__file__).parent / "templates" / "openai-gpt-oss-120b.jinja").read_text()
+    assert ChatTemplate(text, {}).variables == {"builtin_tools", "model_identity", "reasoning_effort"}
+    shown = render(text, [{"role": "system", "content": "Be brief."}, *USER], variables={"reasoning_effort": "low"})
+    assert "\n\nReasoning: low\n\n" in shown
+    assert shown.endswith("Be brief.\n\n<|end|><|start|>user<|message|>hi<|end|><|start|>assistant")
+    tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    asked = [*USER, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    shown = render(text, [*asked, {"role": "tool", "content": "r", "tool_call_id": "c"}], tools=[tool])
+    assert "namespace functions {\n\n// d\ntype f = " in shown
+    assert (
+        'to=functions.f<|channel|>commentary json<|message|>{"x": 1}<|call|><|start|>functions.f to=assistant' in shown
+    )
+
+
 def test_blocks_are_trimmed_and_loops_can_be_left() -> None:
     leave = "  {% if loop.index > 1 %}\n    {% break %}\n  {% endif %}\n"
     text = "{%- for m in messages %}\n" + leave + "{{ m.content }}\n{% endfor %}"

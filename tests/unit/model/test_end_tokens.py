@@ -52,5 +52,19 @@ def test_ends_of_a_gguf_file(make_gguf: ModelWriter) -> None:
     assert end_ids_of(open_checkpoint(path)) == (3, 4, 30, 31, 32)
 
 
+def test_a_message_of_harmony_does_not_end_the_turn(make_gguf: ModelWriter) -> None:
+    special = {3: "<|endoftext|>", 4: "<|return|>", 5: "<|call|>", 6: "<|end|>"}
+    path = make_gguf(
+        {
+            "tokenizer.ggml.tokens": [special.get(index, str(index)) for index in range(40)],
+            "tokenizer.ggml.token_type": [3 if index in special else 1 for index in range(40)],
+            "tokenizer.ggml.eos_token_id": 4,
+            "tokenizer.ggml.eot_token_id": 6,
+            "tokenizer.chat_template": "{{ messages }}<|end|><|call|><|return|>",
+        }
+    )
+    assert end_ids_of(open_checkpoint(path)) == (3, 4, 5)
+
+
 def test_a_file_without_ends_has_none(make_gguf: ModelWriter) -> None:
     assert end_ids_of(open_checkpoint(make_gguf())) == ()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from headway.core.errors import ModelError
+from headway.model.architectures.family import Family
 from headway.model.architectures.rope import Rope, rope_of
 from headway.model.fields import Fields
 from headway.model.spec import RawTensor
@@ -35,12 +36,12 @@ class Bare:
 
 
 def of_config(config: Mapping[str, Any], served: int = 256, partial: bool = False) -> Rope:
-    return rope_of(Bare("hf"), Fields(Path("bare"), config), 16, 256, served, partial)  # type: ignore[arg-type]
+    return rope_of(Bare("hf"), Fields(Path("bare"), config), Family((), partial=partial), 16, 256, served)  # type: ignore[arg-type]
 
 
 def of_gguf(entries: Mapping[str, Any], served: int = 256, partial: bool = False, **factors: list[float]) -> Rope:
     fields = Fields(Path("bare"), {f"llama.rope.{key}": value for key, value in entries.items()}, "llama.")
-    return rope_of(Bare("gguf", **factors), fields, 16, 256, served, partial)  # type: ignore[arg-type]
+    return rope_of(Bare("gguf", **factors), fields, Family((), partial=partial), 16, 256, served)  # type: ignore[arg-type]
 
 
 def check(rope: Rope, frequencies: list[float], scale: float, context: int) -> None:

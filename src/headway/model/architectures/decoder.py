@@ -11,9 +11,8 @@ from headway.model.architectures.names import changes_nothing
 from headway.model.architectures.places import Place, places
 from headway.model.architectures.rope import plain_frequencies, rope_of
 from headway.model.architectures.sizes import fields_of, sizes_of
-from headway.model.architectures.text_part import text_part_of
 from headway.model.fields import MOST
-from headway.model.spec import Checkpoint, ModelSpec, RawTensor, Weight, floats
+from headway.model.spec import TENSOR_TYPES, Checkpoint, ModelSpec, RawTensor, Weight, floats
 
 _VECTORS = ("F32", "F16", "BF16")  # types of norms and biases
 
@@ -28,7 +27,7 @@ class Decoder(Family):
 
         ModelError for anything missing or not supported.
         """
-        checkpoint = text_part_of(checkpoint, self.text_defaults)
+        checkpoint = self.view(checkpoint)
         try:
             with np.errstate(divide="raise", over="raise", invalid="raise"):
                 spec = self._spec(checkpoint, context)
@@ -41,9 +40,7 @@ class Decoder(Family):
     def _spec(self, checkpoint: Checkpoint, context: int | None) -> ModelSpec:
         fields, sizes = fields_of(checkpoint), sizes_of(self, checkpoint)
         layout, layers = checkpoint.layout, sizes.layers
-        all_layers = "full_attention" if self.local_base else ""
-        served = context or sizes.context
-        rope = rope_of(checkpoint, fields, sizes.head_dim, sizes.context, served, self.partial, all_layers)
+        rope = rope_of(checkpoint, fields, self, sizes.head_dim, sizes.context, context or sizes.context)
         windows = self.windows(fields, layout, layers)
         rotates = self.rotates(fields, layout, layers)
         frequencies, local = [rope.inv_freq], 0
@@ -69,14 +66,14 @@ class Decoder(Family):
             ropes=tuple((local if window else 0) if on else -1 for window, on in zip(windows, rotates, strict=True)),
             windows=windows,
             tied=sizes.tied,
-            gelu=self.activation[1] != "silu",
+            activation=self.gate,
             scales=self.scales(fields, layout, sizes),
             experts=sizes.experts,
         )
 
     def weights(self, checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[Weight]:
         """Every weight in model order, once all are known to be there, to have their shape, and to be all there is."""
-        checkpoint = text_part_of(checkpoint, self.text_defaults)
+        checkpoint = self.view(checkpoint)
         there = places(self, checkpoint, spec)
         expected = {place.name for place in there}
         for name in checkpoint.names():
@@ -105,10 +102,12 @@ def _check(checkpoint: Checkpoint, place: Place) -> None:
     tensor, shape = checkpoint.tensor(place.name), place.whole
     if tensor.shape != shape:
         raise _fail(checkpoint, f"tensor {place.name} has the shape {tensor.shape}, not {shape} as the metadata says")
-    if shape[0] == 1 and tensor.type not in _VECTORS:
+    if place.rows == 1 and tensor.type not in _VECTORS:
         raise _fail(
             checkpoint, f"tensor {place.name} has the type {tensor.type}; a norm or bias must be F32, F16 or BF16"
         )
+    if tensor.type not in TENSOR_TYPES:
+        raise _fail(checkpoint, f"tensor {place.name} is {tensor.type}; supported are {', '.join(TENSOR_TYPES)}")
 
 
 def _is_tied_copy(family: Family, checkpoint: Checkpoint, spec: ModelSpec, name: str) -> bool:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from headway.model.architectures.names import tensor_name
 from headway.model.fields import Fields
-from headway.model.spec import Experts, Scales
+from headway.model.spec import Activation, Checkpoint, Experts, Scales
 
 Layout = Literal["gguf", "hf"]
 
@@ -45,6 +45,11 @@ def stated_biases(config: Fields) -> tuple[str, ...]:
     return attention + (("gate", "up", "down") if config.flag("mlp_bias", False) else ())
 
 
+def as_it_is(checkpoint: Checkpoint) -> Checkpoint:
+    """Nothing in it is called or ordered otherwise."""
+    return checkpoint
+
+
 def no_experts(fields: Fields, layout: Layout) -> tuple[Experts, int] | None:
     """A plain feed-forward."""
     if layout == "gguf" and fields.integer("expert_count", 0) > 0:
@@ -63,15 +68,16 @@ class Family:
 
     `names`: its architecture in GGUF files and model_types in config.json. `windows(fields, layout, layers)`: each
     layer's attention span; `rotates`: whether it rotates at all. `biases(config)`: linears that config.json gives a
-    bias. `head_norms`: q and k are normalised per "head", or over their whole "width". `pre_norms` and `post_norms`:
-    attention and feed-forward normalise what they read, or what they add. `experts(fields, layout)`: the mixture of
-    experts, if there is one, and the width of the feed-forward beside it. `activation`: config.json's key for the
-    gate's, and the only value it may have. `interleaved`: GGUF files hold the rows of q and k in pairs (2i, 2i + 1) for
-    rotation. `partial`: only a part of each head may be rotated. `local_base(fields, layout)`: windowed layers rotate
-    plainly by this base. `norm_offset`: what config.json's models add to their norms' weights (GGUF files hold the
-    sum). `tied`: the head is the embedding where config.json is silent. `fused`: roles that lie one after the other in
-    one tensor. `text_defaults`: what holds where config.json of a model of text and images is silent on its text part;
-    None: there are none. `gguf_names`, `hf_names`: of roles that are called otherwise than in names.py.
+    bias ("gate.": those of experts). `sinks`: attention has them. `head_norms`: q and k are normalised per "head", or
+    over their whole "width". `pre_norms` and `post_norms`: attention and feed-forward normalise what they read, or what
+    they add. `experts(fields, layout)`: the mixture of experts, if there is one, and the width of the feed-forward
+    beside it. `activation`: config.json's key for the gate's, and the only value it may have; `gate`: what it means.
+    `interleaved`: GGUF files hold the rows of q and k in pairs (2i, 2i + 1) for rotation. `partial`: only a part of
+    each head may be rotated. `yarn_rounds`: GGUF files' YaRN begins and ends at whole dimensions (config.json says so
+    itself). `local_base(fields, layout)`: windowed layers rotate plainly by this base. `norm_offset`: what
+    config.json's models add to their norms' weights (GGUF files hold the sum). `tied`: the head is the embedding where
+    config.json is silent. `fused`: roles that lie one after the other in one tensor. `view(checkpoint)`: the checkpoint
+    with the usual names and metadata. `gguf_names`, `hf_names`: of roles that are called otherwise than in names.py.
     """
 
     names: tuple[str, ...]
@@ -86,10 +92,13 @@ class Family:
     post_norms: bool = False
     norm_offset: float = 0.0
     activation: tuple[str, str] = ("hidden_act", "silu")
+    gate: Activation = "silu"
+    sinks: bool = False
     interleaved: bool = False
     partial: bool = False
+    yarn_rounds: bool = True
     tied: bool = False
-    text_defaults: Mapping[str, Any] | None = None
+    view: Callable[[Checkpoint], Checkpoint] = as_it_is
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gguf_names: Mapping[str, str] = field(default_factory=dict)
     hf_names: Mapping[str, str] = field(default_factory=dict)

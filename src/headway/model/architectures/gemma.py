@@ -1,18 +1,16 @@
 """Gemma 2 and 3 (text part): norms before and after, scaled embeddings, GELU, soft caps, windows by turns."""
 
+from functools import partial
+
 from headway.model.architectures.decoder import Decoder
 from headway.model.architectures.family import Layout, Sizes
 from headway.model.architectures.names import HF_POST_NORMS
-from headway.model.architectures.windows import windows_by_type
+from headway.model.architectures.text_part import text_part_of
+from headway.model.architectures.windows import by_turns, windows_by_type
 from headway.model.fields import Fields
 from headway.model.spec import Scales
 
 _GEMMA2_27B, _GEMMA3_27B = 46, 62  # their layers, by which llama.cpp tells that scores are scaled otherwise
-
-
-def _turns(layers: int, period: int, window: int) -> tuple[int, ...]:
-    """Every `period`-th layer attends to all."""
-    return tuple(window if (layer + 1) % period else 0 for layer in range(layers))
 
 
 def _period(fields: Fields, usual: int) -> int:
@@ -21,18 +19,18 @@ def _period(fields: Fields, usual: int) -> int:
 
 def _gemma2_windows(fields: Fields, layout: Layout, layers: int) -> tuple[int, ...]:
     if layout == "gguf":
-        return _turns(layers, _period(fields, 2), fields.integer("attention.sliding_window", 4096))
+        return by_turns(layers, _period(fields, 2), fields.integer("attention.sliding_window", 4096))
     window = fields.integer("sliding_window", 0 if fields.states("sliding_window") else 4096)
-    return windows_by_type(fields, layers, window) if "layer_types" in fields else _turns(layers, 2, window)
+    return windows_by_type(fields, layers, window) if "layer_types" in fields else by_turns(layers, 2, window)
 
 
 def _gemma3_windows(fields: Fields, layout: Layout, layers: int) -> tuple[int, ...]:
     if layout == "gguf":
-        return _turns(layers, _period(fields, 6), fields.integer("attention.sliding_window", 0))
+        return by_turns(layers, _period(fields, 6), fields.integer("attention.sliding_window", 0))
     window = fields.integer("sliding_window", 0 if fields.states("sliding_window") else 4096)
     if "layer_types" in fields:
         return windows_by_type(fields, layers, window)
-    return _turns(layers, fields.integer("sliding_window_pattern", 6) or 6, window)
+    return by_turns(layers, fields.integer("sliding_window_pattern", 6) or 6, window)
 
 
 def _score_divisor(fields: Fields, layout: Layout, sizes: Sizes, largest: int) -> float:
@@ -85,6 +83,7 @@ GEMMA2 = Decoder(
     post_norms=True,
     norm_offset=1.0,
     activation=("hidden_activation", "gelu_pytorch_tanh"),
+    gate="gelu",
     tied=True,
     hf_names=HF_POST_NORMS,
 )
@@ -101,7 +100,7 @@ _TEXT_DEFAULTS = {
 
 GEMMA3 = Decoder(
     names=("gemma3", "gemma3_text"),
-    text_defaults=_TEXT_DEFAULTS,
+    view=partial(text_part_of, defaults=_TEXT_DEFAULTS),
     windows=_gemma3_windows,
     scales=_gemma3_scales,
     local_base=_local_base,
@@ -109,6 +108,7 @@ GEMMA3 = Decoder(
     post_norms=True,
     norm_offset=1.0,
     activation=("hidden_activation", "gelu_pytorch_tanh"),
+    gate="gelu",
     tied=True,
     hf_names=HF_POST_NORMS,
 )

@@ -3,13 +3,13 @@
 from headway.model.fields import Fields
 from headway.model.spec import Experts
 
-_MOST = 4096  # experts; no model comes near it, and a list is made of them
+MOST_EXPERTS = 4096  # no model comes near it, and a list is made of them
 _SOFTMAX = 1  # llama.cpp's expert_gating_func
 
 
 def checked(fields: Fields, experts: Experts) -> Experts:
     """ModelError unless each row can take as many experts as it should."""
-    if not 0 < experts.active <= experts.count <= _MOST or not experts.ffn:
+    if not 0 < experts.active <= experts.count <= MOST_EXPERTS or not experts.ffn:
         raise fields.fail(f"{experts.active} of {experts.count} experts of width {experts.ffn} are impossible")
     return experts
 

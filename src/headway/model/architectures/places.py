@@ -36,6 +36,8 @@ def places(family: Family, checkpoint: Checkpoint, spec: ModelSpec) -> list[Plac
     if family.head_norms:
         widths = (spec.head_dim, spec.head_dim) if family.head_norms == "head" else (linear["q"][0], linear["k"][0])
         layer |= {"q_norm": (1, widths[0]), "k_norm": (1, widths[1])}
+    if family.sinks:
+        layer["sinks"] = (1, spec.heads)
     layer |= _with_biases(family, checkpoint, {"o": linear["o"]})
     if family.post_norms:
         layer["attn_post_norm"] = (1, spec.hidden)
@@ -44,7 +46,7 @@ def places(family: Family, checkpoint: Checkpoint, spec: ModelSpec) -> list[Plac
     if spec.ffn:
         layer |= _with_biases(family, checkpoint, {role: linear[role] for role in ("gate", "up", "down")})
     if spec.experts:
-        layer |= _expert_shapes(spec, spec.experts)
+        layer |= _with_biases(family, checkpoint, _expert_shapes(spec, spec.experts))
     if family.post_norms:
         layer["ffn_post_norm"] = (1, spec.hidden)
     shapes = {("embed", -1): (spec.vocab, spec.hidden)}
@@ -80,10 +82,11 @@ def _linears(spec: ModelSpec) -> dict[str, Shape]:
 def _with_biases(family: Family, checkpoint: Checkpoint, shapes: dict[str, Shape]) -> dict[str, Shape]:
     """Each linear, followed by its bias where it has one."""
     if checkpoint.layout == "hf":
-        biased = family.biases(Fields(checkpoint.path, checkpoint.metadata))
+        stated = family.biases(Fields(checkpoint.path, checkpoint.metadata))
+        biased = [role for role in shapes if "".join(role.partition(".")[:2]) in stated]
     else:
         # GGUF metadata does not say; the first layer shows it and the others must agree.
-        biased = tuple(role for role in shapes if checkpoint.has(family.tensor_name("gguf", f"{role}_bias", 0)))
+        biased = [role for role in shapes if checkpoint.has(family.tensor_name("gguf", f"{role}_bias", 0))]
     found = {}
     for role, shape in shapes.items():
         found[role] = shape
@@ -100,7 +103,7 @@ def _place(family: Family, layout: Layout, spec: ModelSpec, role: str, layer: in
             first = sum(rows[: parts.index(role)])
             return Place(role, layer, family.tensor_name(layout, whole, layer), (sum(rows), shape[1]), first, shape[0])
     name = family.tensor_name(layout, role, layer)
-    _, of_expert, expert = role.partition(".")
+    _, of_expert, expert = role.removesuffix("_bias").partition(".")
     if of_expert and layout == "gguf" and spec.experts:
         return Place(role, layer, name, (spec.experts.count * shape[0], shape[1]), int(expert) * shape[0], shape[0])
     return Place(role, layer, name, shape, 0, shape[0])

@@ -2,6 +2,7 @@
 
 from headway.core.errors import ModelError
 from headway.model.architectures.gemma import GEMMA2, GEMMA3
+from headway.model.architectures.gpt_oss import GPT_OSS
 from headway.model.architectures.granite import GRANITE
 from headway.model.architectures.llama import LLAMA
 from headway.model.architectures.olmo2 import OLMO2
@@ -13,7 +14,7 @@ from headway.model.architectures.qwen3_moe import QWEN3_MOE
 from headway.model.architectures.smollm3 import SMOLLM3
 from headway.model.spec import Architecture, Checkpoint
 
-_FAMILIES = (LLAMA, QWEN2, QWEN3, PHI3, GRANITE, OLMO2, SMOLLM3, GEMMA2, GEMMA3, QWEN2_MOE, QWEN3_MOE)
+_FAMILIES = (LLAMA, QWEN2, QWEN3, PHI3, GRANITE, OLMO2, SMOLLM3, GEMMA2, GEMMA3, QWEN2_MOE, QWEN3_MOE, GPT_OSS)
 _BY_NAME: dict[str, Architecture] = {name: family for family in _FAMILIES for name in family.names}
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.model.architectures.family import Family
 from headway.model.fields import Fields
 from headway.model.spec import Checkpoint, floats
 
@@ -67,24 +68,23 @@ def longrope_magnitude(factor: float, original: int) -> float:
 def rope_of(
     checkpoint: Checkpoint,
     fields: Fields,
+    family: Family,
     head_dim: int,
     context: int,
     served: int,
-    partial: bool = False,
-    layers: str = "",
 ) -> Rope:
     """The rotary part of either kind of checkpoint; ModelError for a scaling Headway does not compute.
 
     `served`: the longest sequence that will be. LongRoPE's factors depend on it, and not on each sequence's length, so
-    that a token's value never depends on how long its sequence will become. `partial`: a part of a head may be rotated.
-    `layers`: the type of those it is for, where config.json tells them apart.
+    that a token's value never depends on how long its sequence will become.
     """
     if checkpoint.layout == "gguf":
-        return _rope_of_gguf(checkpoint, fields, head_dim, context, served, partial)
+        return _rope_of_gguf(checkpoint, fields, family, head_dim, context, served)
     # Older files have rope_scaling beside rope_theta, newer ones rope_parameters with rope_theta inside.
     rope = fields.section("rope_scaling" if "rope_scaling" in fields else "rope_parameters")
-    rope = rope.section(layers) if layers in rope else rope
-    return _rope_of_config(fields, rope, head_dim, context, served, partial)
+    if family.local_base and "full_attention" in rope:
+        rope = rope.section("full_attention")
+    return _rope_of_config(fields, rope, head_dim, context, served, family.partial)
 
 
 def _rope_of_config(config: Fields, rope: Fields, head_dim: int, context: int, served: int, partial: bool) -> Rope:
@@ -158,10 +158,10 @@ def _longrope_of_config(rope: Fields, plain: Frequencies, original: int, context
 
 
 def _rope_of_gguf(
-    checkpoint: Checkpoint, fields: Fields, head_dim: int, context: int, served: int, partial: bool
+    checkpoint: Checkpoint, fields: Fields, family: Family, head_dim: int, context: int, served: int
 ) -> Rope:
     rotated = fields.integer("rope.dimension_count", head_dim)
-    if rotated != head_dim and not (partial and 0 < rotated < head_dim and rotated % 2 == 0):
+    if rotated != head_dim and not (family.partial and 0 < rotated < head_dim and rotated % 2 == 0):
         raise fields.fail(f"rope.dimension_count must be the head size {head_dim}: rotating a part is not supported")
     base = fields.number("rope.freq_base", 10000.0)
     plain = plain_frequencies(base, rotated)
@@ -179,11 +179,11 @@ def _rope_of_gguf(
     if kind == "linear":
         return _rope(plain / factor, context)
     if kind == "yarn":
-        return _yarn_of_gguf(fields, plain, base, factor, context)
+        return _yarn_of_gguf(fields, plain, base, factor, context, family.yarn_rounds)
     raise fields.fail(f"rope.scaling.type {kind} is not supported (none, linear and yarn are)")
 
 
-def _yarn_of_gguf(fields: Fields, plain: Frequencies, base: float, factor: float, context: int) -> Rope:
+def _yarn_of_gguf(fields: Fields, plain: Frequencies, base: float, factor: float, context: int, rounds: bool) -> Rope:
     if fields.number("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
         raise fields.fail("rope.scaling.yarn_ext_factor other than 1 is not supported")
     yarn = Yarn(
@@ -191,6 +191,7 @@ def _yarn_of_gguf(fields: Fields, plain: Frequencies, base: float, factor: float
         fields.integer("rope.scaling.original_context_length", context),
         fields.number("rope.scaling.yarn_beta_fast", 32),
         fields.number("rope.scaling.yarn_beta_slow", 1),
+        rounds,
     )
     # yarn_attn_factor is config.json's attention_factor as the converter wrote it down; attn_factor is a further
     # multiplier, and yarn_log_multiplier is mscale_all_dim beside an mscale of 1.

@@ -49,8 +49,8 @@ class TextPart:
         self._whole.close()
 
 
-def text_part_of(checkpoint: Checkpoint, defaults: Mapping[str, Any] | None) -> Checkpoint:
-    """The checkpoint, or its text part where it has one. `defaults`: None where the family has no such models."""
-    if defaults is None or checkpoint.layout != "hf" or checkpoint.metadata.get("text_config") is None:
+def text_part_of(checkpoint: Checkpoint, defaults: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint, or its text part where it has one. `defaults`: what holds where its text_config is silent."""
+    if checkpoint.layout != "hf" or checkpoint.metadata.get("text_config") is None:
         return checkpoint
     return TextPart(checkpoint, defaults)
