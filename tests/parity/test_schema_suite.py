@@ -19,14 +19,11 @@ def test_no_invalid_instance_is_accepted(files: dict[str, Counts]) -> None:
 
 
 def test_every_valid_instance_is_accepted(files: dict[str, Counts]) -> None:
-    """But for formats: they are kept, which the suite calls optional, and more narrowly than they are defined."""
+    """But for names in punycode, of which no pattern knows whether they stand for something; and formats are kept,
+    though in a schema that does not say so they are a note."""
     for name, counts in files.items():
-        if name == "format.json":
-            assert all(re.search("is only an annotation by default", line) for line in counts.wrong)
-        elif name.startswith("format/"):
-            assert len(counts.wrong) <= counts.cases // 4, name
-        else:
-            assert not counts.wrong, name
+        excused = {"format.json": "is only an annotation by default", "format/hostname.json": r"A-label \(punycode\)"}
+        assert not [line for line in counts.wrong if name not in excused or not re.search(excused[name], line)], name
 
 
 def test_hardly_more_is_refused_than_by_the_library(files: dict[str, Counts]) -> None:

@@ -13,6 +13,8 @@ from headway.model.tokenizer import Tokenizer
 MOST_KEPT = 64
 # Copies of a compiled grammar share what its lexer has learned, which only grows: after so many it starts anew.
 MOST_COPIES = 1000
+# Tokens that are allowed or not together, where all of them may come: text of words, as a regex often asks for.
+WORDS = ["[a-z ]{1,10}", "[a-z ]{1,20}"]
 # llguidance cannot be interrupted, but counts what it does. These bound the time of a compilation (see
 # docs/structured.md for measurements) and of one mask, and what a lexer may learn, at 1 to 2 kB a state.
 LIMITS = llguidance.LLParserLimits(
@@ -39,7 +41,9 @@ class Grammars:
             raise GrammarError("the model has no end token, so that no output could be complete")
         self.vocab_size = vocab_size
         vocabulary = _Vocabulary(tokenizer, vocab_size, end_ids[0])
-        self._tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(vocabulary), eos_token=list(end_ids))
+        slices = [*WORDS, *llguidance.LLTokenizer.general_slices()]
+        wrapper = llguidance.TokenizerWrapper(vocabulary)
+        self._tokenizer = llguidance.LLTokenizer(wrapper, eos_token=list(end_ids), slices=slices)
         vocabulary.greedy = self._tokenizer.greedy_tokenize
         self._kept: OrderedDict[str, tuple[llguidance.LLMatcher, int]] = OrderedDict()
         self._lock = threading.Lock()

@@ -8,6 +8,7 @@ from typing import Any
 
 from headway.core.config import LimitSettings
 from headway.core.errors import InvalidRequest
+from headway.serving.json_formats import has_format, keep_format
 
 # Keywords by what their value is. All others of JSON Schema (`not`, `if`, `contains`, `uniqueItems`, ...) are refused.
 _SCHEMA = frozenset({"additionalProperties", "items"})
@@ -60,35 +61,16 @@ _NOTES = frozenset(
 # A multiple is recognised by its remainder, a state to each; those of a schema can come together.
 MOST_REMAINDERS = 5000
 
-# llguidance's formats let through a little that is none: leap days of other years, leap seconds at any time, names in
-# punycode that stand for nothing. These patterns are kept too where the format is asked for.
-_LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
-_DAY = rf"(?:{_LEAP_YEAR}-02-29|\d{{4}}-(?:02-(?:0\d|1\d|2[0-8])|(?:0[13-9]|1[0-2])-\d\d))"
-_LABEL = r"(?:[A-Za-z0-9-]{1,3}|[A-Za-z0-9-]{2}(?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]*)"
-_FORMATS = {
-    "date": rf"^{_DAY}$",
-    "date-time": rf"^{_DAY}[Tt]\d\d:\d\d:[0-5]",
-    "time": r"^\d\d:\d\d:[0-5]",
-    "hostname": rf"^{_LABEL}(?:\.{_LABEL})*$",
-}
-MOST_HOSTNAME = 253  # characters
-
 
 def narrowed(schema: Any) -> Any:
-    """The schema with the patterns of its formats beside them."""
-    if not any(_format(part) for _, part in _parts(schema, "")):
+    """The schema with its formats as patterns."""
+    if not any(has_format(part) for _, part in _parts(schema, "")):
         return schema
     schema = copy.deepcopy(schema)  # as deep as was checked
     for _, part in list(_parts(schema, "")):
-        if name := _format(part):
-            kept = {"pattern": _FORMATS[name]} | ({"maxLength": MOST_HOSTNAME} if name == "hostname" else {})
-            part["allOf"] = [*part.get("allOf", []), kept]
+        if has_format(part):
+            keep_format(part)
     return schema
-
-
-def _format(part: Any) -> str | None:
-    name = part.get("format") if isinstance(part, dict) else None
-    return name if isinstance(name, str) and name in _FORMATS else None
 
 
 def check_schema(schema: Any, limits: LimitSettings, param: str) -> None:
