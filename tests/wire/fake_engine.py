@@ -1,4 +1,5 @@
-"""The engine process with the fake runner: `python -m fake_engine`. HEADWAY_TEST_STEP_S: seconds per step."""
+"""The engine process with the fake runner: `python -m fake_engine`. HEADWAY_TEST_STEP_S: seconds per step;
+HEADWAY_TEST_SLOTS: sequences at once."""
 
 import os
 import signal
@@ -20,6 +21,7 @@ def load(settings: Settings) -> Runner:
     if broken and Path(broken).exists():
         raise ModelError("the model is broken")
     pace = float(os.environ.get("HEADWAY_TEST_STEP_S", "0"))
+    slots = int(os.environ.get("HEADWAY_TEST_SLOTS", "64"))
     text = make_text()
     (poison,) = text.tokenizer.encode(POISON, add_special=False)
 
@@ -31,7 +33,7 @@ def load(settings: Settings) -> Runner:
     def grammars() -> Grammars:
         return Grammars(text.tokenizer, text.vocab_size, text.end_ids)
 
-    return make_runner(text.vocab_size, step_s=step_s, grammars=grammars)
+    return make_runner(text.vocab_size, step_s=step_s, grammars=grammars, slots=slots)
 
 
 if __name__ == "__main__":

@@ -68,9 +68,10 @@ def launch(
     config: Path | None = None,
     settings: dict[str, Any] | None = None,
     broken: Path | None = None,
+    slots: int = 64,
 ) -> Iterator["subprocess.Popen[str]"]:
     """Its log goes to stderr or, with `config`, to a file beside it (`log_of`). `settings` by section; `broken`: while
-    there is such a file, no engine can be started."""
+    there is such a file, no engine can be started. `slots`: how many sequences it can run at once."""
     path = os.pathsep.join([str(SOURCE), str(HERE)])
     environment = {
         **os.environ,
@@ -78,6 +79,7 @@ def launch(
         "HEADWAY_TEST_STEP_S": str(step_s),
         "HEADWAY_TEST_SETTINGS": json.dumps(settings or {}),
         "HEADWAY_TEST_BROKEN": str(broken or ""),
+        "HEADWAY_TEST_SLOTS": str(slots),
     }
     command = [sys.executable, str(HERE / "fake_server.py"), str(port), str(workers), str(drain_s)]
     with ExitStack() as stack:

@@ -87,9 +87,11 @@ def make_runner(
     blocks: int = 256,
     script: Callable[[list[int]], list[int]] | None = None,
     grammars: Callable[[], Grammars] | None = None,
+    slots: int = 64,
 ) -> FakeRunner:
     """`script`: the whole answer to a prompt's ids; without one the oracle speaks."""
-    info = default_info(vocab_size=vocab_size, context=context, blocks=blocks, end_ids=(END_ID,))
+    sizes = {"slots": slots, "blocks": max(blocks, 4 * slots), "max_batch_tokens": max(512, 2 * slots)}
+    info = default_info(vocab_size=vocab_size, context=context, end_ids=(END_ID,), **sizes)
     tokens = (len(SPECIALS), len(SPECIALS) + len(PRINTABLE) + len(EMOJI) - 1)
     runner = FakeRunner(info, step_time=step_s, tokens=tokens, end_probability=end_probability, grammars=grammars)
     if script is not None:
