@@ -124,6 +124,11 @@ NB_MODULE(_ext, m) {
   m.attr("BLOCK") = kBlock;
   m.attr("LOGIT_ROWS") = kLogitRows;
   m.attr("PACKING") = kPacking;
+#if defined(HEADWAY_TEST_HOOKS)
+  m.attr("TEST_HOOKS") = true;
+#else
+  m.attr("TEST_HOOKS") = false;
+#endif
   m.def("best_isa", &best_isa);
   m.def("packed_bytes", [](const std::string& type, std::int64_t rows, std::int64_t columns) { return packed_bytes(type_of(type), rows, columns); },
         "type"_a, "rows"_a, "columns"_a, "size of such a matrix once it is packed");

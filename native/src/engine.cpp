@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
@@ -8,6 +10,17 @@
 #include "sample.h"
 
 namespace headway {
+namespace {
+
+// A build for tests can be told to crash whenever it computes a token: HEADWAY_TEST_POISON is its id.
+void die_of_poison([[maybe_unused]] const Work& w) {
+#if defined(HEADWAY_TEST_HOOKS)
+  static const char* const poison = std::getenv("HEADWAY_TEST_POISON");
+  if (poison && std::count(w.tokens, w.tokens + w.count, (std::uint32_t)std::atoi(poison))) std::raise(SIGSEGV);
+#endif
+}
+
+}  // namespace
 
 struct Engine::Impl {
   Config config;
@@ -110,6 +123,7 @@ void Engine::step(const Work* work, int count, std::vector<Sampled>& out, const 
   m.sampled.clear(), m.rows.clear();
   for (int i = 0; i < count; i++) {
     m.check(work[i]);
+    die_of_poison(work[i]);
     tokens += work[i].count;
     if (tokens > m.limits.max_tokens) throw std::invalid_argument("more tokens than a step may compute");
     if (!work[i].sample) continue;
