@@ -1,5 +1,5 @@
-"""Mixed load with everything that goes wrong, for long: nothing leaks, no token is wrong, nobody waits for ever, and the
-health endpoints tell the truth all the time."""
+"""Mixed load with everything that goes wrong, for long: nothing leaks, no token is wrong, nobody waits for ever, and
+the health endpoints tell the truth all the time."""
 
 import contextlib
 import json
