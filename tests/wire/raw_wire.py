@@ -55,6 +55,9 @@ class Wire:
     def line(self) -> bytes:
         return self._file.readline()
 
+    def take(self, count: int) -> bytes:
+        return self._file.read(count)
+
     def ended(self) -> bool:
         """Waits for what comes next; whether that is the end."""
         try:

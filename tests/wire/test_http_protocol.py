@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from raw_wire import BODY, POST, Wire, check_refusal, whole
+from raw_wire import BODY, POST, Wire, check_refusal, wait_for, whole
 from server_rig import Rig
 
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEA\r\n"
@@ -102,3 +102,64 @@ def test_chunked_upgrade_and_websocket(wire: Wire) -> None:
         wire.send(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
         assert wire.answer()[0] == expected
     assert wire.upgraded(b"GET /v1/responses?x=1 HTTP/1.1\r\nHost: x\r\n" + keyed + b"\r\n")
+
+
+STREAM = b'{"prompt":"hi","max_tokens":100,"ignore_eos":true,"stream":true}'
+WEBSOCKET = (
+    b"GET /v1/responses HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def whole_stream(wire: Wire) -> bool:
+    """Reads a chunked answer to its end, as an exact reader; whether it was one with [DONE] and nothing else in it."""
+    assert wire.line().startswith(b"HTTP/1.1 200 ")
+    while wire.line() != b"\r\n":
+        pass
+    events = b""
+    while size := int(wire.line(), 16):
+        events += wire.take(size)
+        assert wire.line() == b"\r\n"
+    assert wire.line() == b"\r\n"
+    return events.endswith(b"data: [DONE]\n\n") and b"HTTP/1.1" not in events
+
+
+@pytest.mark.parametrize("pause", [False, True])
+@pytest.mark.parametrize(
+    ("between", "bad", "status"),
+    [
+        (b"", b"what is this\r\n\r\n", 400),
+        (b"", POST + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n\r\n", 400),  # waits its turn when it turns out bad
+        (b"", b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"", WEBSOCKET, 400),
+        (b"", b"GET / HTTP/1.1\r\nX: " + b"a" * (300 << 10), 431),
+        (whole(BODY), POST + b"Content-Length: x\r\n\r\n", 400),
+    ],
+    ids=["nonsense", "chunks", "connect", "websocket", "head", "behind another"],
+)
+def test_what_is_wrong_behind_a_stream_is_told_behind_it(
+    rig: Rig, wire: Wire, between: bytes, bad: bytes, status: int, pause: bool
+) -> None:
+    rig.wait_idle()
+    rig.pace[0] = 0.003
+    wire.send(whole(STREAM) + (b"" if pause else between + bad))
+    if pause:
+        wait_for(lambda: rig.frontend.live == 1)
+        wire.send(between + bad)
+    assert whole_stream(wire)
+    if between:
+        assert wire.answer()[0] == 200
+    check_refusal(wire, status, "headers_too_large" if status == 431 else "malformed_http")
+    assert wire.ended()
+    rig.pace[0] = 0.0
+
+
+def test_who_goes_away_with_a_request_behind_its_stream_cancels_it(rig: Rig) -> None:
+    rig.wait_idle()
+    wire = Wire(rig)
+    rig.pace[0] = 0.02
+    wire.send(whole(STREAM.replace(b"100", b"450")) + whole(BODY))
+    running = rig.wait(lambda load: load.running == 1)
+    wire.close()
+    assert rig.wait_idle().steps - running.steps < 100
+    rig.pace[0] = 0.0

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from headway.core.errors import HeadwayError
@@ -45,6 +45,8 @@ class HttpProtocol(Stall, HttpToolsProtocol):
     _owed = Owed.REQUEST
     _timed = Owed.NOTHING  # what the timer is for
     _timer: asyncio.TimerHandle | None = None
+    _answering: RequestResponseCycle | None = None  # `cycle` is the newest one, which may wait behind this one
+    _refusal: HeadwayError | None = None  # of what came behind requests that are still being answered
     on_room: Callable[[], None] | None = None  # called when the connection is no longer full
 
     def __init__(
@@ -64,9 +66,13 @@ class HttpProtocol(Stall, HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_timer()
         self._unset_keepalive_if_required()
+        if self._answering is not None:
+            self.cycle = self._answering  # the one to be told
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return  # whatever it says
         self._unset_keepalive_if_required()
         if self._owed is Owed.NOTHING:
             self._owed = Owed.REQUEST
@@ -78,7 +84,10 @@ class HttpProtocol(Stall, HttpToolsProtocol):
             if self._head > MOST_HEAD:
                 self._refuse(TOO_LONG)
             elif self._is_websocket():
-                self.handle_websocket_upgrade()
+                if self._busy:
+                    self._refuse(MalformedHttp("a WebSocket cannot begin behind a request that is not answered yet"))
+                else:
+                    self.handle_websocket_upgrade()
             else:
                 self._ignore_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
@@ -129,7 +138,7 @@ class HttpProtocol(Stall, HttpToolsProtocol):
         answered = self.cycle is None or self.cycle.response_complete
         if self.pipeline or not (answered or self._owed is Owed.BODY):
             self._set_timer()  # a request before it is still being answered, and nobody waits for this one
-        elif self._owed is Owed.REQUEST or (self._owed is Owed.BODY and self.cycle.response_started):
+        elif self._owed is Owed.REQUEST:
             self._hang_up()
         else:
             what = "headers" if self._owed is Owed.HEAD else "the body"
@@ -143,6 +152,16 @@ class HttpProtocol(Stall, HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             self.linger()
+        elif self._refusal is not None and not self._busy:
+            self._refuse(self._refusal)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    @property
+    def _busy(self) -> bool:
+        return self._answering is not None and not self._answering.response_complete
 
     def handle_websocket_upgrade(self) -> None:
         self._unset_timer()
@@ -194,7 +213,19 @@ class HttpProtocol(Stall, HttpToolsProtocol):
         self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def _refuse(self, error: HeadwayError) -> None:
-        """Answers below the application, and hangs up."""
+        """Answers below the application, when all that came before is answered, and hangs up."""
+        broken = self._owed is Owed.BODY  # a request that the application has, or will have
+        self._owed = Owed.NOTHING
+        if broken and self.pipeline:
+            self.pipeline.popleft()
+        elif broken:
+            if not self.cycle.response_started:
+                self.transport.write(bare_response(error))
+            self._hang_up()
+            return
+        if self._busy:
+            self._refusal = error
+            return
         self.transport.write(bare_response(error))
         self._hang_up()
 
