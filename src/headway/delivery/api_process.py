@@ -17,7 +17,7 @@ from headway.delivery.app import create_app
 from headway.delivery.connection_limits import ConnectionLimits, ServerConfig
 from headway.delivery.connections import connect, raise_open_files
 from headway.delivery.websocket_protocol import WebSocketProtocol
-from headway.serving.child import CONVICTED, ENGINE_AWAY, ENGINE_DIED, Absence, Child
+from headway.serving.child import CONVICTED, ENGINE_AWAY, ENGINE_DIED, POISONED, Absence, Child
 from headway.serving.frontend import Frontend, load_frontend
 
 READY_POLL_S = 0.02
@@ -69,12 +69,18 @@ async def serve(frontend: Frontend, child: Child) -> None:
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
 
+    def tell_poison(what: str) -> None:
+        child.tell(f"{POISONED} {what}")
+
     def command(line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == ENGINE_DIED:
             loop.call_soon_threadsafe(frontend.engine_died, rest)
         elif word == CONVICTED:
-            loop.call_soon_threadsafe(frontend.convicted, int(rest))
+            loop.call_soon_threadsafe(frontend.convicted, int(rest), tell_poison)
+        elif word == POISONED:
+            what, until = rest.split()
+            loop.call_soon_threadsafe(frontend.poisoned, what, float(until))
         elif word == ENGINE_AWAY:
             loop.call_soon_threadsafe(frontend.engine_away, Absence.from_json(rest))
 
@@ -88,6 +94,8 @@ async def serve(frontend: Frontend, child: Child) -> None:
         await frontend.drain(settings.server.drain_s)
         server.should_exit = True
 
+    for what, until in spec.poison:
+        frontend.poisoned(what, until)
     child.on_command(command)
     helpers = [asyncio.create_task(announce()), asyncio.create_task(drain())]
     try:

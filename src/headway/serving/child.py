@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import NoReturn, Self, TextIO
 
@@ -23,6 +23,8 @@ READY = "ready"
 RELOAD = "reload"  # command to the engine; the rest of the line is the JSON of the live settings
 ENGINE_DIED = "engine_died"  # command to API workers; the rest of the line says why
 CONVICTED = "convicted"  # command to an API worker: engines died of this request of its
+# Line from that worker: the request's fingerprint; then command to all of them, with the time of the refusals' end.
+POISONED = "poisoned"
 ENGINE_AWAY = "engine_away"  # command to API workers: it is being restarted; the rest of the line is an Absence
 SETTINGS = "settings"  # line from the engine; the rest is the JSON of the live settings, which have changed
 ORPHANED = 3  # exit code
@@ -60,6 +62,7 @@ class ProcessSpec:
     peer_fd: int = -1  # where this worker listens for the others, if there are others
     peers: tuple[int, ...] = ()  # ports of all workers' such sockets, on 127.0.0.1
     metrics_dir: str | None = None  # where workers share their counters, if there are several
+    poison: Iterable[tuple[str, float]] = ()  # what API workers refuse: see Poison
 
     def to_json(self) -> str:
         others = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "settings"}
@@ -78,7 +81,9 @@ class Child:
     def __init__(self, spec: ProcessSpec, commands: TextIO) -> None:
         self.spec = spec
         self._commands = commands
-        self._on_command: Callable[[str], None] = lambda line: None
+        self._lock = threading.Lock()
+        self._on_command: Callable[[str], None] | None = None
+        self._early: list[str] = []  # commands that came before there was somebody to take them
 
     @classmethod
     def start(cls) -> Self:
@@ -96,12 +101,18 @@ class Child:
 
     def _watch(self) -> None:
         for line in self._commands:
-            self._on_command(line.rstrip("\n"))
+            with self._lock:
+                take = self._on_command or self._early.append
+                take(line.rstrip("\n"))
         os._exit(ORPHANED)
 
     def on_command(self, callback: Callable[[str], None]) -> None:
-        """`callback` gets each command line, in a thread of its own."""
-        self._on_command = callback
+        """`callback` gets each command line, in a thread of its own; those that have come already, at once."""
+        with self._lock:
+            for line in self._early:
+                callback(line)
+            self._early.clear()
+            self._on_command = callback
 
     def ready(self) -> None:
         """Tells the parent. What was loaded until now (with the collector off, see child_start) stays for good, so the

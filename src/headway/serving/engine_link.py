@@ -5,7 +5,6 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Callable
-from hashlib import blake2b
 
 from msgspec import structs
 
@@ -17,6 +16,7 @@ from headway.core.request import LIFE_SHIFT, LIVES, Cancel, EngineRequest, Past,
 from headway.serving.child import Absence
 from headway.serving.emission_stream import EmissionStream
 from headway.serving.ipc import Hello, Outbound, Reconfigure, Reconfigured, SettingsChanged, Step, Welcome, WorkerSocket
+from headway.serving.poison import POISON, Poison, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +30,10 @@ LOADING_RETRY_S = 2.0
 MOST_FRUITLESS = 5  # lives of an engine in a row, in which nothing advanced, that open the breaker
 
 
-POISON = "poison_request"
-POISON_S = 600.0  # that a convicted request is refused
-MOST_POISON = 1024
-
-
-def _fingerprint(request: EngineRequest) -> bytes:
-    """Of what is computed."""
-    return blake2b(request.prompt, digest_size=16, key=request.tenant.encode()[:64]).digest()
-
-
 class Entry:
     """The journal of one live request: with it another engine goes on from here."""
 
-    __slots__ = ("emitted", "fresh", "probe", "request", "started", "stream")
+    __slots__ = ("convicted", "emitted", "fresh", "probe", "request", "started", "stream")
 
     def __init__(self, stream: EmissionStream, request: EngineRequest, fresh: bool, probe: Admission) -> None:
         self.stream = stream
@@ -51,6 +41,7 @@ class Entry:
         self.fresh = fresh  # no engine has had it yet
         self.probe = probe
         self.started = False
+        self.convicted = False  # no engine will have it again
         self.emitted = array("I")
 
     def again(self, epoch: int) -> EngineRequest:
@@ -77,7 +68,7 @@ class EngineLink:
         self._away: Absence | None = None  # the engine's, until there is a new one
         self._since = 0.0  # when it went
         self._restart_s = RESTART_S
-        self._poison: dict[bytes, float] = {}  # fingerprints of requests that kill engines, and until when
+        self._poison = Poison()
         self.breaker = CircuitBreaker(clock, MOST_FRUITLESS, name="engine")
         self.restarts = 0
         self.engine: Welcome | None = None  # None: not loaded yet
@@ -148,7 +139,7 @@ class EngineLink:
             raise EngineUnavailable("the model is still loading")
         id = request_id(self._hello.worker, serial)
         request = build(id, self.engine.epoch)
-        if self._poison and self._poison.get(_fingerprint(request), 0.0) > self._clock.now():
+        if self._poison.holds(request, self._clock.now()):
             raise RequestFailed("engines have died of the same request a short while ago", code=POISON)
         probe = self.breaker.admit()
         if probe is None:
@@ -229,17 +220,17 @@ class EngineLink:
         if message.lost:
             self.fail_live(EngineUnavailable("steps of this request were lost"))
         former, self.engine = self.engine, message
+        if self._away is not None and message.epoch > self._away.epoch:
+            self._away = None
+            self._restart_s += 0.5 * (self._clock.now() - self._since - self._restart_s)
         if former is None or former.epoch == message.epoch:
             return
-        now = self._clock.now()
-        if self._away is not None:
-            self._restart_s += 0.5 * (now - self._since - self._restart_s)
-        self._away = None
         self.restarts += 1
-        self.on_replay(len(self._live))
-        log.info("a new engine is here; it is given %d live requests", len(self._live))
-        for id in sorted(self._live):
-            self._again(self._live[id], message.epoch)
+        again = [entry for _, entry in sorted(self._live.items()) if not entry.convicted]
+        self.on_replay(len(again))
+        log.info("a new engine is here; it is given %d live requests", len(again))
+        for entry in again:
+            self._again(entry, message.epoch)
 
     def _again(self, entry: Entry, epoch: int) -> None:
         assert self._socket is not None
@@ -249,17 +240,19 @@ class EngineLink:
             del self._live[entry.stream.id]
             entry.stream.fail(EngineUnavailable("the engine does not read its messages"))
 
-    def convict(self, id: int) -> None:
-        """Engines die of this request: it ends, and the same one is refused for a while."""
-        entry = self._live.pop(id, None)
-        if entry is None:
-            return
-        while len(self._poison) >= MOST_POISON:
-            del self._poison[next(iter(self._poison))]
-        self._poison[_fingerprint(entry.request)] = self._clock.now() + POISON_S
-        entry.probe.abandoned()
-        entry.stream.closed = True
-        entry.stream.fail(RequestFailed("engines die of this request; it is refused for a while", code=POISON))
+    def convict(self, id: int, tell: Callable[[str], None]) -> None:
+        """Engines die of this request: `tell` gets its fingerprint. It ends when all workers have been told
+        (`poisoned`), so that whoever asks again is refused by any of them."""
+        entry = self._live.get(id)
+        if entry is not None:
+            entry.convicted = True
+            tell(fingerprint(entry.request))
+
+    def poisoned(self, what: str, until: float) -> None:
+        """Requests of this fingerprint are refused until then, and those that are live end."""
+        self._poison.add(what, until)
+        for entry in [entry for entry in self._live.values() if fingerprint(entry.request) == what]:
+            self._fail(entry, RequestFailed("engines die of this request; it is refused for a while", code=POISON))
 
     def _expire(self) -> None:
         """Ends the requests whose time has run out while no engine is there to do it."""
@@ -277,11 +270,14 @@ class EngineLink:
 
     def fail_live(self, error: HeadwayError) -> None:
         """Ends every live request with `error`."""
-        entries, self._live = list(self._live.values()), {}
-        for entry in entries:
-            entry.probe.abandoned()
-            entry.stream.fail(error)
-            entry.stream.close("server failure")
+        for entry in list(self._live.values()):
+            self._fail(entry, error)
+
+    def _fail(self, entry: Entry, error: HeadwayError) -> None:
+        self._live.pop(entry.stream.id, None)
+        entry.probe.abandoned()
+        entry.stream.fail(error)
+        entry.stream.close("server failure")
 
     def shut(self, error: HeadwayError) -> None:
         """Nothing can be opened from now on, and every live request ends with `error`."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from array import array
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -231,9 +232,13 @@ class Frontend:
         """The parent says that the engine has died and will be started again: whatever runs waits for that."""
         self._link.went(absence)
 
-    def convicted(self, id: int) -> None:
-        """The parent says that engines die of this request."""
-        self._link.convict(id)
+    def convicted(self, id: int, tell: Callable[[str], None]) -> None:
+        """The parent says that engines die of this request; `tell` gets its fingerprint, for the other workers."""
+        self._link.convict(id, tell)
+
+    def poisoned(self, fingerprint: str, until: float) -> None:
+        """The parent says what is refused until then."""
+        self._link.poisoned(fingerprint, until)
 
     def engine_died(self, why: str) -> None:
         """The parent says that the engine is gone for good: whatever runs ends with an error now."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headway.serving.child import READY, SETTINGS, ProcessSpec
+from headway.serving.child import POISONED, READY, SETTINGS, ProcessSpec
 
 # Before a start, by how many lives before it were fruitless.
 PAUSES_S = (0.0, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
@@ -42,11 +42,18 @@ class SettingsTold:
 
 
 @dataclass(frozen=True, slots=True)
+class PoisonTold:
+    """An API worker says what it was that engines died of."""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReloadAsked:
     pass
 
 
-Happening = Ready | Exited | Signalled | SettingsTold | ReloadAsked
+Happening = Ready | Exited | Signalled | SettingsTold | PoisonTold | ReloadAsked
 
 
 class Process:
@@ -85,6 +92,8 @@ class Process:
                 self._happenings.put(Ready(self))
             elif word == SETTINGS:
                 self._happenings.put(SettingsTold(rest))
+            elif word == POISONED:
+                self._happenings.put(PoisonTold(rest))
             else:
                 sys.stderr.write(line)  # some library has printed
         self._happenings.put(Exited(self, self._popen.wait()))

@@ -21,13 +21,15 @@ from headway.core.config import LIVE, Settings, problems, with_changes
 from headway.core.live_settings import differences, live_json
 from headway.core.request import worker_of
 from headway.serving.address import engine_address
-from headway.serving.child import CONVICTED, ENGINE_AWAY, ENGINE_DIED, RELOAD, Absence, ProcessSpec
+from headway.serving.child import CONVICTED, ENGINE_AWAY, ENGINE_DIED, POISONED, RELOAD, Absence, ProcessSpec
 from headway.serving.inquest import Inquest
 from headway.serving.listener import listen, url
+from headway.serving.poison import REFUSED_S, Poison
 from headway.serving.process import (
     HANGUP,
     Exited,
     Happening,
+    PoisonTold,
     Post,
     Process,
     Ready,
@@ -66,6 +68,7 @@ class Supervisor:
         self._happenings: queue.SimpleQueue[Happening] = queue.SimpleQueue()
         self._posts: list[Post] = []  # the engine's is the first
         self._inquest = Inquest()
+        self._poison = Poison()
         self._ready: set[Process] = set()
         self._exit_code = 0
 
@@ -145,7 +148,8 @@ class Supervisor:
             self._board.clear()
         name = "engine" if engine else f"API worker {post.spec.worker}"
         post.due, post.begun = None, time.monotonic()
-        spec = replace(post.spec, settings=self._settings)
+        poison = () if engine else self._poison.known(post.begun)
+        spec = replace(post.spec, settings=self._settings, poison=poison)
         post.process = Process(name, post.module, spec, self._happenings)
 
     def _wait_ready(self) -> bool:
@@ -221,8 +225,7 @@ class Supervisor:
             absence = Absence(post.spec.epoch, why, pause, not fruitful)
             self._inquire()
             post.spec = replace(post.spec, epoch=post.spec.epoch + 1, suspects=self._inquest.groups)
-            for worker in self._workers:
-                worker.command(f"{ENGINE_AWAY} {absence.to_json()}")
+            self._tell_workers(f"{ENGINE_AWAY} {absence.to_json()}")
         else:
             pause = post.fell(time.monotonic() - post.begun > FRUITFUL_S)
             post.spec = replace(post.spec, life=post.spec.life + 1)
@@ -263,6 +266,10 @@ class Supervisor:
             happening.process.alive = False
         elif isinstance(happening, SettingsTold):
             self._settings = with_changes(self._settings, json.loads(happening.json))
+        elif isinstance(happening, PoisonTold):
+            until = time.monotonic() + REFUSED_S
+            self._poison.add(happening.fingerprint, until)
+            self._tell_workers(f"{POISONED} {happening.fingerprint} {until}")
         elif isinstance(happening, ReloadAsked):
             self._reload_due = True  # during start-up: as soon as the server is ready
         return happening
@@ -278,13 +285,13 @@ class Supervisor:
             log.error("the %s has ended (%s); shutting down", happening.process.name, why)
             self._exit_code = 1
             if happening.process is self._engine.process:
-                self._engine_is_gone(why)
+                self._tell_workers(f"{ENGINE_DIED} {why}")
             return True
         return False
 
-    def _engine_is_gone(self, why: str) -> None:
+    def _tell_workers(self, command: str) -> None:
         for worker in self._workers:
-            worker.command(f"{ENGINE_DIED} {why}")
+            worker.command(command)
 
     def _shut_down(self) -> None:
         """API workers drain first, and an engine that dies meanwhile is started again for them; then the engine stops.
