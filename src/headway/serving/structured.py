@@ -52,7 +52,8 @@ def grammar_source(kind: Kind, value: Any, limits: LimitSettings, param: str) ->
         if not isinstance(value, list) or not value or not all(isinstance(text, str) and text for text in value):
             raise InvalidRequest(f"{param}: must be a list of texts, none of them empty", param=param)
         options = " | ".join(json.dumps(text).replace("\x7f", r"\u007f") for text in value)
-        return _source({"lark_grammar": f"start: {options}"}, limits, param)
+        # One terminal: an automaton knows thousands of them, where a parser would follow each by itself.
+        return _source({"lark_grammar": f"start: CHOICE\nCHOICE: {options}"}, limits, param)
     if not isinstance(value, str) or not value.strip():
         raise InvalidRequest(f"{param}: must be a text, not empty", param=param)
     if len(value) > limits.max_grammar_bytes:

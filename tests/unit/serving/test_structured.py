@@ -66,6 +66,12 @@ def test_a_choice_is_one_of_the_texts(accepts: Callable[[str, str], bool], texts
     assert not accepts(source, texts[0] + "\0x") and not accepts(source, "")
 
 
+@pytest.mark.parametrize("texts", [["yes", "no"] * 3000, [f"w{i}" for i in range(4000)]])
+def test_thousands_of_choices(accepts: Callable[[str, str], bool], texts: list[str]) -> None:
+    source = grammar_source("choice", texts, LIMITS, "it")
+    assert accepts(source, texts[0]) and accepts(source, texts[-1]) and not accepts(source, "maybe")
+
+
 @pytest.mark.parametrize(
     ("regex", "good", "bad"),
     [
