@@ -68,9 +68,10 @@ def launch(
     config: Path | None = None,
     settings: dict[str, Any] | None = None,
     broken: Path | None = None,
+    stderr: int = subprocess.PIPE,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Its log goes to stderr or, with `config`, to a file beside it (`log_of`). `settings` by section; `broken`: while
-    there is such a file, no engine can be started."""
+    """Its log goes to `stderr` or, with `config`, to a file beside it (`log_of`). `settings` by section; `broken`: no
+    engine can be started while there is such a file."""
     path = os.pathsep.join([str(SOURCE), str(HERE)])
     environment = {
         **os.environ,
@@ -81,7 +82,7 @@ def launch(
     }
     command = [sys.executable, str(HERE / "fake_server.py"), str(port), str(workers), str(drain_s)]
     with ExitStack() as stack:
-        log: Any = subprocess.PIPE
+        log: Any = stderr
         if config is not None:
             command.append(str(config))
             log = stack.enter_context(log_of(config).open("w"))
