@@ -1,13 +1,13 @@
 """`headway serve` on fakes: `python fake_server.py PORT WORKERS DRAIN_S [CONFIG]`; prints the announcement."""
 
 import json
-import logging
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from headway.core.config import Settings, load_settings
+from headway.observability.log_queue import start_log
 from headway.serving.supervisor import Supervisor
 
 if __name__ == "__main__":
@@ -20,5 +20,5 @@ if __name__ == "__main__":
     def load() -> Settings:
         return load_settings(config, overrides)
 
-    logging.basicConfig(level=logging.INFO)
+    start_log()
     sys.exit(Supervisor(load(), engine_module="fake_engine", api_module="fake_api", reload=load).run())

@@ -69,9 +69,10 @@ def launch(
     settings: dict[str, Any] | None = None,
     broken: Path | None = None,
     slots: int = 64,
+    stderr: int = subprocess.PIPE,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Its log goes to stderr or, with `config`, to a file beside it (`log_of`). `settings` by section; `broken`: while
-    there is such a file, no engine can be started. `slots`: how many sequences it can run at once."""
+    """Its log goes to `stderr` or, with `config`, to a file beside it (`log_of`). `settings` by section; `broken`: no
+    engine can be started while there is such a file. `slots`: how many sequences it can run at once."""
     path = os.pathsep.join([str(SOURCE), str(HERE)])
     environment = {
         **os.environ,
@@ -83,7 +84,7 @@ def launch(
     }
     command = [sys.executable, str(HERE / "fake_server.py"), str(port), str(workers), str(drain_s)]
     with ExitStack() as stack:
-        log: Any = subprocess.PIPE
+        log: Any = stderr
         if config is not None:
             command.append(str(config))
             log = stack.enter_context(log_of(config).open("w"))

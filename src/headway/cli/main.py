@@ -1,6 +1,5 @@
 """The `headway` command. Each subcommand imports what it needs when it runs: `--help` and the parent stay light."""
 
-import logging
 import signal
 import sys
 from pathlib import Path
@@ -70,12 +69,13 @@ def serve(
     }
     config = config or _found_config()  # a file that goes away later is an error then
     given = _settings(config, overrides, workload)
+    from headway.observability.log_queue import start_log
     from headway.serving.supervisor import Supervisor
 
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the supervisor takes it as what it means: read again
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = given.model_copy(update={"model": str(_fetch(given.model))})
+    start_log()
 
     def reload() -> Settings:
         again = _read(config, overrides, workload)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import NoReturn, Self, TextIO
 
 from headway.core.config import Settings
+from headway.observability.log_queue import start_log
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class Child:
         if not line:
             os._exit(ORPHANED)
         child = cls(ProcessSpec.from_json(line), sys.stdin)
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        start_log()
         return child.watch()
 
     def watch(self) -> Self:
